@@ -9,9 +9,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::days::DaysFigures;
 pub use super::figures::{AppendFigures, FullWriteFigures, Measure, Quantile, RemovalTrims, WorkloadFigures};
-use super::ledger::CellLedger;
 use super::why::Endurance;
-use crate::policy::PolicyId;
+use crate::policy::{Ledger, PolicyId};
 use crate::ssd::{LinkKind, SsdConfig};
 use crate::units::SimDuration;
 use crate::workload::fragmenting::Removal;
@@ -304,6 +303,34 @@ impl Cell {
 }
 
 pub const QUANTILES: [f64; 12] = [0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9999, 1.0];
+
+/// The ledger of a run: the fate of freed units, what TRIM cost the device, and what it saved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CellLedger {
+    /// The fate of units freed during the workload. Pending and in-flight units are those at its end, whenever they were
+    /// freed.
+    #[serde(flatten)]
+    pub units: Ledger,
+    pub trim_busy_ns: u64,
+    /// Share of the elapsed time in which the device was busy with TRIM. A device that cannot do anything else in that
+    /// time loses this share.
+    pub trim_busy_percent: f64,
+    /// Units that garbage collection copied in the same repetition without TRIM, minus those copied here. `None` if `off`
+    /// did not run.
+    pub gc_units_saved: Option<i64>,
+    /// Time of the same repetition without TRIM, minus the time here, in the figure by which policies are judged. `None`
+    /// if `off` did not run.
+    pub time_saved_ns: Option<i64>,
+}
+
+impl CellLedger {
+    /// Creates a ledger that has not been compared with another run, over an elapsed time of `passed`.
+    pub fn new(units: Ledger, trim_busy_ns: u64, passed: SimDuration) -> Self {
+        let passed = passed.as_nanos();
+        let trim_busy_percent = if passed == 0 { 0.0 } else { trim_busy_ns as f64 / passed as f64 * 100.0 };
+        Self { units, trim_busy_ns, trim_busy_percent, gc_units_saved: None, time_saved_ns: None }
+    }
+}
 
 /// Figures of the device during the workload, without ageing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

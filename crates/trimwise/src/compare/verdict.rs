@@ -11,7 +11,7 @@ use crate::compare::choice::{
 use crate::compare::result::{Cell, DeviceVerdict, Measure, Quantile, Verdict};
 use crate::compare::statistics::{CONFIDENCE, Comparison, compare};
 use crate::compare::summary::{DeviceSummary, PolicySummary, Summary};
-use crate::compare::why::{Causes, Endurance, explain};
+use crate::compare::why::{Causes, Endurance, explain, factor, seconds};
 use crate::numbers::thousands;
 use crate::policy::PolicyId;
 
@@ -410,25 +410,8 @@ fn geometric_mean(values: &[f64]) -> f64 {
     high
 }
 
-/// A factor with a sensible number of digits.
-pub(super) fn factor(f: f64) -> String {
-    match f.abs() {
-        a if a >= 100.0 => format!("{f:.0}"),
-        a if a >= 10.0 => format!("{f:.1}"),
-        _ => format!("{f:.2}"),
-    }
-}
-
 fn times(f: f64) -> String {
     format!("{} times", factor(f))
-}
-
-pub(super) fn seconds(f: f64) -> String {
-    match f {
-        f if f >= 100.0 => format!("{f:.0} s"),
-        f if f >= 1.0 || f == 0.0 => format!("{f:.2} s"),
-        f => format!("{:.2} ms", f * 1e3),
-    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 //! Only medians are used, so that the text is the same wherever the cells came from.
 
 use crate::compare::summary::{DeviceSummary, PolicySummary};
-use crate::compare::verdict::{factor, seconds};
 use crate::numbers::thousands;
 use crate::policy::PolicyId;
 use crate::units::{Bytes, UNIT_BYTES};
@@ -235,6 +234,23 @@ fn time(years: f64) -> String {
         days => (days * 24.0, "hours"),
     };
     format!("{} {unit}", factor(value))
+}
+
+/// A factor with a sensible number of digits.
+pub(super) fn factor(f: f64) -> String {
+    match f.abs() {
+        a if a >= 100.0 => format!("{f:.0}"),
+        a if a >= 10.0 => format!("{f:.1}"),
+        _ => format!("{f:.2}"),
+    }
+}
+
+pub(super) fn seconds(f: f64) -> String {
+    match f {
+        f if f >= 100.0 => format!("{f:.0} s"),
+        f if f >= 1.0 || f == 0.0 => format!("{f:.2} s"),
+        f => format!("{:.2} ms", f * 1e3),
+    }
 }
 
 #[cfg(test)]

@@ -4,11 +4,9 @@
 //! sums from utilization ([`Estimate`](super::estimate::Estimate)), and they are trimmed by a walk over all addresses.
 //! Everything else in this module tree asks the trait [`Knowledge`], which answers for both.
 
-use super::estimate::Estimate;
 use super::frees::Frees;
-use super::maps::Maps;
 use super::space::{Learned, Slice};
-use super::{Facts, Known, Sample, Window};
+use super::{Known, Sample, Window};
 use crate::units::{Bytes, SimDuration, SimTime, Span};
 
 /// Knowledge of trimmed space is forgotten after this time, as often as fstrim.timer runs. Space allocated and freed
@@ -168,9 +166,4 @@ pub(super) trait Knowledge {
     }
 
     fn remember(&mut self, _known: Known, _now: SimTime) {}
-}
-
-/// Returns the initial knowledge of a file system that has not been seen yet.
-pub(super) fn none_yet(facts: &Facts, now: SimTime) -> Box<dyn Knowledge> {
-    if facts.maps { Box::new(Maps::new(facts, now)) } else { Box::new(Estimate::new(facts.cut, now)) }
 }

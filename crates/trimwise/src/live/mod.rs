@@ -122,7 +122,11 @@ impl LiveHost {
             facts,
             settings,
             user: User::default(),
-            knowledge: knowledge::none_yet(&facts, now),
+            knowledge: if facts.maps {
+                Box::new(maps::Maps::new(&facts, now))
+            } else {
+                Box::new(estimate::Estimate::new(facts.cut, now))
+            },
             frees: frees::Frees::default(),
             load: Load::new(Sample { total: facts.total, ..Sample::default() }, now),
             pace: Pace::new(settings.slice_target),

@@ -3,8 +3,7 @@
 //! A sweep goes through the file system one block group after the other without a pause, as `fstrim` does. Extents
 //! shorter than `SMALLEST` are skipped (`fstrim --minimum`). The file system remembers which groups it has trimmed.
 
-use super::spec::Duration;
-use super::spec::grammar::{Part, Wrong, wrong};
+use super::spec::grammar::{Duration, Part, Wrong, wrong};
 use super::spec::term::{Arguments, LiveUse, Term};
 use super::{Decision, Explanation, Governor, HostTraits, Needs, PolicyEvent, View};
 use crate::units::{Lpn, SimDuration, SimTime, UNIT_BYTES, UnitRange};

@@ -11,8 +11,7 @@
 //! The constants are those of `dm-trim.c`, and there is a line here for each of its rules. Time is counted in ticks
 //! there. Its other policy, `policy=eager`, is `lazy:1:1+reuse` below a file system.
 
-use super::spec::Duration;
-use super::spec::grammar::{Part, Wrong, wrong};
+use super::spec::grammar::{Duration, Part, Wrong, wrong};
 use super::spec::term::{Arguments, Term};
 use super::{
     Acknowledged, Availability, Decision, DiscardGeneration, Explanation, Governor, PolicyEvent, Shape, View,

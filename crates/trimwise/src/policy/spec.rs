@@ -17,6 +17,7 @@ use term::{Issuer, Term};
 
 pub(crate) use term::LiveUse;
 
+use grammar::Duration;
 pub use grammar::PolicyError;
 
 /// The policies. A new one is its file and its line here.
@@ -164,26 +165,6 @@ impl fmt::Display for PolicySpec {
             terms.push(self.issuer.to_string());
         }
         f.pad(&terms.join("+"))
-    }
-}
-
-pub(super) struct Duration(pub SimDuration);
-
-const TIME_UNITS: [(&str, u64); 6] = [
-    ("w", 7 * 86_400_000_000_000),
-    ("d", 86_400_000_000_000),
-    ("h", 3_600_000_000_000),
-    ("m", 60_000_000_000),
-    ("s", 1_000_000_000),
-    ("ms", 1_000_000),
-];
-
-impl fmt::Display for Duration {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ns = self.0.as_nanos();
-        let (name, unit) =
-            TIME_UNITS.into_iter().find(|(_, unit)| ns.is_multiple_of(*unit)).unwrap_or(("ms", 1_000_000));
-        write!(f, "{}{name}", ns / unit)
     }
 }
 

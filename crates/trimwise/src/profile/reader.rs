@@ -442,3 +442,26 @@ impl<'t> VariantAccess<'t> for Choice<'_, 't> {
         self.node.deserialize_struct("", fields, visitor)
     }
 }
+
+impl Contents {
+    /// Returns the first missing setting among those that only a device without TRIM may omit.
+    fn missing(&self, root: &Found) -> Option<String> {
+        const ALWAYS: usize = 1;
+        const SETTINGS: [&str; 10] = [
+            "kind",
+            "max_ranges",
+            "max_units_per_range",
+            "granularity_units",
+            "cost_per_command_ns",
+            "cost_per_range_ns",
+            "cost_per_unit_ns",
+            "place",
+            "slowdown_percent",
+            "read_after",
+        ];
+        let needed = if self.config.trim.is_supported() { SETTINGS.len() } else { ALWAYS };
+        let trim = root.get("trim");
+        let missing = SETTINGS[..needed].iter().find(|key| trim.get(key).value().is_none());
+        missing.map(|key| format!("trim.{key}"))
+    }
+}

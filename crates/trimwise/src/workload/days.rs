@@ -14,7 +14,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Mutex;
 
-use super::stage::lock;
+use super::lock;
 use super::week::DAY;
 use crate::content::mixed;
 use crate::files::Files;

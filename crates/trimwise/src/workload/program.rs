@@ -14,8 +14,7 @@ use crate::content::ContentClass;
 use crate::files::{FileError, Files};
 use crate::units::Bytes;
 
-/// The directory that a program creates for its files, and removes.
-pub const DIRECTORY: &str = "trimwise-workload";
+pub use super::DIRECTORY;
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Program {

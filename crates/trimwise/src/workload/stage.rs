@@ -8,7 +8,7 @@ use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use rand_core::SeedableRng as _;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::ageing::below;
 use super::days::{Days, Paced, PacedTask, Pacer};
 use super::latency::{OpLatencies, Operation};
+use super::lock;
 use super::program::{Part, Program};
 use crate::files::{FileError, Files, Measured, OpenMode};
 use crate::units::{Bytes, SimDuration, SimTime};
@@ -63,11 +64,6 @@ impl Done {
     pub fn frees(&self) -> bool {
         self.files_removed > 0 || self.punched_bytes > 0
     }
-}
-
-/// Locks a mutex. A task that panicked leaves nothing half done here.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Session {

@@ -1,11 +1,12 @@
 //! The grammar of policies: terms joined with `+`, arguments after `:`, and errors.
 
+use std::fmt;
 use std::str::FromStr;
 
 use thiserror::Error;
 
 use super::term::{Issuer, LiveUse, Term, without_arguments};
-use super::{PolicySpec, TERMS, TIME_UNITS, terms_of};
+use super::{PolicySpec, TERMS, terms_of};
 use crate::policy::set::SetConfig;
 use crate::spelling::Accepted;
 use crate::units::{Bytes, SimDuration, UNIT_BYTES};
@@ -275,6 +276,27 @@ fn parse<'a>(text: &'a str, mut terms: Terms<'a>) -> Result<PolicySpec, PolicyEr
         what: wrong.what,
         expected: wrong.expected,
     })
+}
+
+/// A length of time in the notation of policies.
+pub(in crate::policy) struct Duration(pub SimDuration);
+
+const TIME_UNITS: [(&str, u64); 6] = [
+    ("w", 7 * 86_400_000_000_000),
+    ("d", 86_400_000_000_000),
+    ("h", 3_600_000_000_000),
+    ("m", 60_000_000_000),
+    ("s", 1_000_000_000),
+    ("ms", 1_000_000),
+];
+
+impl fmt::Display for Duration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ns = self.0.as_nanos();
+        let (name, unit) =
+            TIME_UNITS.into_iter().find(|(_, unit)| ns.is_multiple_of(*unit)).unwrap_or(("ms", 1_000_000));
+        write!(f, "{}{name}", ns / unit)
+    }
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use super::parameters::{Parameter, parameters};
 use super::{Place, Workload};
 use crate::units::Bytes;
 use crate::files::{FileError, Files, OpenMode};
-use crate::workload::stage::lock;
+use crate::workload::lock;
 
 const ROCKS: &str = "RocksDB's default is 64 MiB (options.h); an eighth here, to reach the lower levels sooner";
 

@@ -8,8 +8,8 @@ mod scaled;
 
 use parameters::{Common, Parameter, Spec};
 
+use super::DIRECTORY;
 use super::days::USUAL;
-use super::program::DIRECTORY;
 use super::stage::Stage;
 use crate::files::{FileError, Files};
 use crate::units::Bytes;

@@ -8,8 +8,9 @@ use super::sequence::paces;
 use super::{Durable, Ends, Io, Job, JobFile, Rate, Sequence, TRIM};
 use crate::files::{FileError, Files, OpenMode};
 use crate::units::{SimDuration, SimTime};
-use crate::workload::program::DIRECTORY;
-use crate::workload::stage::{Stage, lock};
+use crate::workload::DIRECTORY;
+use crate::workload::lock;
+use crate::workload::stage::Stage;
 
 const PIECE: u64 = 1 << 20;
 const OPEN_MAX: usize = 256;
