@@ -16,13 +16,10 @@ use crate::units::{Lpn, UNIT_BYTES};
 /// Bytes at the start of a unit: signature, place, version and class, check, seed of the other bytes.
 const HEAD_BYTES: usize = 32;
 const SIGNATURE: u64 = u64::from_le_bytes(*b"trimwise");
-/// Number of different units among duplicates.
 pub const DUPLICATES: u32 = 64;
 
-/// Compressibility of data, and whether they repeat.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ContentClass {
-    /// Every byte is zero.
     Zeros,
     /// One eighth random, the rest zeros, as in the data of HD Tach and ATTO.
     Compressible,
@@ -35,7 +32,6 @@ pub enum ContentClass {
     Duplicated,
 }
 
-/// A text that is not a class of data.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("'{given}' is not a class of data; expected one of {}", ContentClass::ALL.map(ContentClass::name).join(", "))]
 pub struct ContentClassError {
@@ -43,11 +39,9 @@ pub struct ContentClassError {
 }
 
 impl ContentClass {
-    /// All classes, from the easiest to the hardest to store, then the one that repeats.
     pub const ALL: [Self; 5] =
         [Self::Zeros, Self::Compressible, Self::PseudoRandom, Self::Incompressible, Self::Duplicated];
 
-    /// Returns the name on the command line and in results.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Zeros => "zeros",
@@ -85,27 +79,21 @@ impl FromStr for ContentClass {
     }
 }
 
-/// The content that one write puts into each of its units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Content {
-    /// The kind of data.
     pub class: ContentClass,
-    /// Version of the data: another version has other bytes. At most [`Content::VERSION_MAX`].
+    /// Version of the data. Another version has other bytes. At most [`Content::VERSION_MAX`].
     pub version: u32,
 }
 
-/// The data found in a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stored {
     /// Zeros: written, never written, or trimmed.
     Zeros,
-    /// The content written to this place.
     Content(Content),
-    /// A duplicate, by its number.
     Duplicate(u32),
     /// Data written to another place.
     Misplaced {
-        /// The place that the data were written to.
         lpn: Lpn,
     },
     /// Data not made here, or damaged.
@@ -113,20 +101,18 @@ pub enum Stored {
 }
 
 impl Content {
-    /// The highest version, so that version and class fit into 32 bits.
+    /// The highest version, so that version and class fit in 32 bits.
     pub(crate) const VERSION_MAX: u32 = (1 << 29) - 1;
 
-    /// Creates content of a class and a version, which is taken modulo the highest.
     pub const fn new(class: ContentClass, version: u32) -> Self {
         Self { class, version: version & Self::VERSION_MAX }
     }
 
-    /// Returns class and version in one number, which the model keeps for a unit.
+    /// Class and version in one number, which the model keeps for a unit.
     pub const fn tag(self) -> u32 {
         (self.version << 3) | self.class as u32
     }
 
-    /// Converts a tag back: the inverse of [`Content::tag`].
     pub const fn of_tag(tag: u32) -> Self {
         let class = match tag & 7 {
             0 => ContentClass::Zeros,

@@ -12,7 +12,6 @@ pub enum Failure {
     Run(String),
     /// Nothing is known to be wrong, but not everything could be checked.
     Unchecked(String),
-    /// The user asked to stop.
     Interrupted,
 }
 

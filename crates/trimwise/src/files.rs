@@ -17,7 +17,6 @@ pub enum OpenMode {
     Create,
     /// Read and write; created if missing, *not* emptied (`O_RDWR|O_CREAT`).
     CreateKeep,
-    /// Read-only, for existing files.
     Read,
     /// Read and write, every write at the end (`O_RDWR|O_APPEND`).
     Append,
@@ -26,28 +25,22 @@ pub enum OpenMode {
     Direct,
 }
 
-/// Reasons why a file operation failed.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum FileError {
     /// No block or inode is left, even after waiting for those that a commit would free.
     #[error("{path}: no space left on the file system")]
     NoSpace { path: String },
-    /// The path does not exist.
     #[error("{path}: no such file or directory")]
     NotFound { path: String },
-    /// The path already exists.
     #[error("{path}: already exists")]
     Exists { path: String },
     /// The run was asked to stop (Ctrl-C on a real directory).
     #[error("interrupted")]
     Interrupted,
-    /// Any other error of the host's file system.
     #[error("{path}: {reason}")]
     Other { path: String, reason: String },
 }
 
-/// Size and free space of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileSystemSpace {
     /// Bytes that files could use in an empty file system.
@@ -69,7 +62,6 @@ pub struct Calls {
 
 /// One of [`Calls`]; paths and data are ranges of what these hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "each is the method of `Files` of that name")]
 pub enum Call {
     Now,
     Open(Range<usize>, OpenMode),
@@ -87,18 +79,15 @@ impl Calls {
         Self { data, scratch: vec![0; longest_read], ..Self::default() }
     }
 
-    /// Adds a call that has no path.
     pub fn push(&mut self, call: Call) {
         self.list.push(call);
     }
 
-    /// Adds [`Call::Open`].
     pub fn open(&mut self, path: &str, mode: OpenMode) {
         let path = self.keep(path);
         self.list.push(Call::Open(path, mode));
     }
 
-    /// Adds [`Call::Unlink`].
     pub fn unlink(&mut self, path: &str) {
         let path = self.keep(path);
         self.list.push(Call::Unlink(path));
@@ -116,12 +105,10 @@ impl Calls {
         (&self.list, &self.paths, &self.data, &mut self.scratch, &mut self.times)
     }
 
-    /// Returns the number of calls.
     pub fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// Returns true if there are no calls.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
@@ -131,7 +118,6 @@ impl Calls {
         &self.times
     }
 
-    /// Removes all calls and results.
     pub fn clear(&mut self) {
         self.list.clear();
         self.paths.clear();
@@ -139,10 +125,8 @@ impl Calls {
     }
 }
 
-/// Performs calls one by one: [`Files::perform`] of a file system that gains nothing from several at once.
-///
-/// # Errors
-/// The first that fails; the file that is open then is closed.
+/// Performs calls one by one: [`Files::perform`] of a file system that gains nothing from several at once. If a call
+/// fails, the open file is closed.
 pub async fn one_by_one<F: Files>(fs: &F, calls: &mut Calls) -> Result<(), FileError> {
     let (list, paths, data, scratch, times) = calls.parts();
     let mut open: Option<F::File> = None;
@@ -180,7 +164,6 @@ pub async fn one_by_one<F: Files>(fs: &F, calls: &mut Calls) -> Result<(), FileE
 
 /// A call that is measured, for [`Files::timed`].
 #[derive(Debug)]
-#[allow(missing_docs, reason = "each is the method of `Files` of that name")]
 pub enum Measured<'a, F> {
     Write(&'a mut F, &'a [u8]),
     Pwrite(&'a mut F, u64, &'a [u8]),
@@ -190,10 +173,7 @@ pub enum Measured<'a, F> {
     Unlink(&'a str),
 }
 
-/// Performs and measures a call in three: [`Files::timed`] of a file system that gains nothing from fewer.
-///
-/// # Errors
-/// Errors of the call.
+/// Performs and measures a call in three calls: [`Files::timed`] of a file system that gains nothing from fewer.
 pub async fn timed_in_three<F: Files>(
     fs: &F,
     call: Measured<'_, F::File>,
@@ -217,18 +197,14 @@ pub async fn timed_in_three<F: Files>(
 /// [`Files::sync`] returns.
 #[allow(async_fn_in_trait)] // single-threaded by design: no future here needs to be `Send`
 pub trait Files {
-    /// An open file with its position.
     type File;
 
     /// Returns the present: virtual time in the model, a monotonic clock on a real directory.
     fn now(&self) -> SimTime;
-    /// Returns size and free space.
     async fn statfs(&self) -> Result<FileSystemSpace, FileError>;
     /// Creates a directory; its parent must exist.
     async fn mkdir(&self, path: &str) -> Result<(), FileError>;
-    /// Removes an empty directory.
     async fn rmdir(&self, path: &str) -> Result<(), FileError>;
-    /// Opens a file in one of the modes.
     async fn open(&self, path: &str, mode: OpenMode) -> Result<Self::File, FileError>;
     /// Writes all of `data` at the file's position (at its end with [`OpenMode::Append`]); one system call.
     async fn write(&self, file: &mut Self::File, data: &[u8]) -> Result<(), FileError>;
@@ -243,8 +219,8 @@ pub trait Files {
     async fn pwrite(&self, file: &mut Self::File, offset: u64, data: &[u8]) -> Result<(), FileError>;
     /// Reads as [`Files::read`], but at `offset` (`pread`); the position stays.
     async fn pread(&self, file: &mut Self::File, offset: u64, buffer: &mut [u8]) -> Result<usize, FileError>;
-    /// Frees the blocks of `bytes` from `offset` on, as far as they are whole, and leaves the file's length
-    /// (`fallocate` with `FALLOC_FL_PUNCH_HOLE`); the rest of the range becomes zeros.
+    /// Frees the whole blocks in `bytes` from `offset` on, and leaves the file's length (`fallocate` with
+    /// `FALLOC_FL_PUNCH_HOLE`). The rest of the range becomes zeros.
     async fn punch(&self, file: &mut Self::File, offset: u64, bytes: u64) -> Result<(), FileError>;
     /// Makes the file's data and metadata durable.
     async fn fsync(&self, file: &mut Self::File) -> Result<(), FileError>;
@@ -252,15 +228,13 @@ pub trait Files {
     async fn fdatasync(&self, file: &mut Self::File) -> Result<(), FileError>;
     /// Drops cached pages of the file, as far as they are written (`posix_fadvise` with `POSIX_FADV_DONTNEED`).
     async fn drop_cached(&self, file: &mut Self::File) -> Result<(), FileError>;
-    /// Closes the file.
     async fn close(&self, file: Self::File) -> Result<(), FileError>;
     /// Removes a file's name, and with it the file.
     async fn unlink(&self, path: &str) -> Result<(), FileError>;
-    /// Renames a file; a file of the new name is replaced and removed. Directories are not renamed.
+    /// Renames a file. A file of the new name is replaced and removed. Directories are not renamed.
     async fn rename(&self, from: &str, to: &str) -> Result<(), FileError>;
-    /// Makes the whole file system durable.
     async fn sync(&self) -> Result<(), FileError>;
-    /// Lets time pass; other tasks run meanwhile.
+    /// Lets time pass. Other tasks run in the meantime.
     async fn sleep(&self, duration: SimDuration);
     /// Spends the processor time of a C library copying `bytes` through its stdio buffer.
     ///
@@ -278,15 +252,15 @@ pub trait Files {
     {
         timed_in_three(self, call).await
     }
-    /// Returns the number of calls from which [`Files::perform`] gains nothing by more.
+    /// Returns the number of calls beyond which [`Files::perform`] gains nothing from more.
     fn calls_at_once(&self) -> usize {
         1
     }
-    /// Performs calls in order, until one fails. Their results, apart from errors and times, are dropped: a workload that
-    /// knows its calls beforehand need not wait for each of them, which is dear where a call takes long to arrive.
+    /// Performs calls in order, until one fails. Their results, apart from errors and times, are dropped: a workload
+    /// that knows its calls beforehand need not wait for each of them, which is expensive where a call takes long to
+    /// arrive.
     ///
-    /// # Errors
-    /// The first that fails; the file that is open then is closed.
+    /// # Errors The first that fails; the file that is open then is closed.
     async fn perform(&self, calls: &mut Calls) -> Result<(), FileError>
     where
         Self: Sized,

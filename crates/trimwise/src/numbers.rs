@@ -1,4 +1,4 @@
-//! Numbers as people read them: thousands apart, about four digits, a unit that suits.
+//! Numbers as people read them: thousands separated, about four digits, a suitable unit.
 
 use crate::units::{Bytes, UNIT_BYTES};
 
@@ -8,12 +8,12 @@ pub const NONE: &str = "-";
 /// The minus sign, as wide as a plus.
 pub const MINUS: &str = "\u{2212}";
 
-/// A number with what it counts: `1 cut`, `1,000 cuts`.
+/// Formats a number and what it counts: `1 cut`, `1,000 cuts`.
 pub fn counted(number: u64, what: &str) -> String {
     format!("{} {what}{}", grouped(number), if number == 1 { "" } else { "s" })
 }
 
-/// About four significant digits, without an exponent.
+/// Formats with about four significant digits, without an exponent.
 pub fn significant(f: f64) -> String {
     let text = match f.abs() {
         a if !a.is_finite() => return NONE.to_string(),
@@ -27,7 +27,7 @@ pub fn significant(f: f64) -> String {
     text.replace('-', MINUS)
 }
 
-/// About two digits of the size of a number, for what is felt rather than compared: `12`, `7.1`, `7`.
+/// Formats with about two digits, for sizes that are felt rather than compared: `12`, `7.1`, `7`.
 pub fn two_digits(value: f64) -> String {
     match value.abs() {
         a if a >= 9.95 => format!("{a:.0}"),
@@ -36,7 +36,7 @@ pub fn two_digits(value: f64) -> String {
     }
 }
 
-/// A relative change with its sign: `0.163` is `+16.3 %`.
+/// Formats a relative change with its sign: `0.163` is `+16.3 %`.
 pub fn change(ratio: f64) -> String {
     let percent = ratio * 100.0;
     let text = match percent.abs() {
@@ -73,12 +73,10 @@ pub fn percent(percent: f64) -> String {
     }
 }
 
-/// Formats units as bytes.
 pub fn units_as_bytes(units: f64) -> String {
     Bytes((units * UNIT_BYTES as f64) as u64).to_string()
 }
 
-/// Formats a time in nanoseconds in a suitable unit.
 pub fn nanoseconds(ns: f64) -> String {
     let (value, unit) = match ns {
         n if n >= 1e9 => (n / 1e9, "s"),
@@ -90,14 +88,14 @@ pub fn nanoseconds(ns: f64) -> String {
     format!("{value:.digits$} {unit}")
 }
 
-/// A rounded number with thousands separators and a true minus sign: `−1,234`.
+/// Formats a rounded number with thousands separators and a true minus sign: `−1,234`.
 pub fn thousands(f: f64) -> String {
     let digits = format!("{:.0}", f.abs());
     let sign = if f < 0.0 && digits != "0" { "\u{2212}" } else { "" };
     format!("{sign}{}", in_groups(&digits))
 }
 
-/// A whole number with thousands separators: `1,234,567`.
+/// Formats a whole number with thousands separators: `1,234,567`.
 pub fn grouped(n: u64) -> String {
     in_groups(&n.to_string())
 }

@@ -58,7 +58,6 @@ embedded!(
     "zero-cost",
 );
 
-/// Reason why a profile was rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}: {message}")]
 pub struct ProfileError {
@@ -70,58 +69,45 @@ pub struct ProfileError {
     pub message: String,
 }
 
-/// A firmware that a profile has settings for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Firmware {
-    /// Version of the firmware, as written after the `@`.
     pub version: String,
-    /// Differences of this firmware.
     pub description: Option<String>,
 }
 
-/// A value in a profile.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum SettingValue {
     /// A whole number; its unit is in the setting's name.
     Whole(u64),
-    /// A yes or no.
     Flag(bool),
-    /// One of several words.
     Word(String),
 }
 
-/// A setting in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
     /// Dotted name of the setting: `nand.t_prog_ns`.
     pub name: String,
-    /// Value in the file.
     pub value: SettingValue,
-    /// True if the firmware variant sets it.
     pub by_firmware: bool,
 }
 
-/// The description of one SSD.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Profile {
     /// Short name, as given to `--device`, with the firmware variant: `vertex-60gb@1.41`.
     pub name: String,
-    /// Description of the device in a sentence.
     pub description: String,
     /// Version of the variant. `None`: the file's settings outside all variants.
     pub firmware: Option<String>,
     /// The file's variants, in order.
     pub firmware_variants: Vec<Firmware>,
-    /// The configuration, which is valid.
     pub config: SsdConfig,
-    /// Faults of the firmware.
     pub faults: Faults,
     /// The settings in the file, in the order of [`SsdConfig`]; omitted settings are missing.
     pub settings: Vec<Setting>,
     /// Sources of the numbers: by setting (`nand.t_prog_ns`) or by table (`nand`).
     pub sources: BTreeMap<String, String>,
-    /// Models of drives that the profile describes, as drives report them; a `*` at the end stands for any ending.
+    /// Models that the profile describes, as drives report them. A `*` at the end stands for any ending.
     pub models: Vec<String>,
 }
 
@@ -160,7 +146,7 @@ impl Profile {
         })
     }
 
-    /// Splits NAME@VERSION. Returns `None` if it is not a variant's name: a version consists of ASCII letters and
+    /// Splits NAME@VERSION. Returns `None` if it is not a variant's name. A version consists of ASCII letters and
     /// digits and `.`, `-`, `_`, `+`.
     pub fn split_firmware(argument: &str) -> Option<(&str, &str)> {
         argument.rsplit_once('@').filter(|(name, version)| !name.is_empty() && is_version(version))
@@ -181,7 +167,6 @@ impl Profile {
         EMBEDDED.iter().find(|(n, _)| *n == name).map(|&(_, text)| text)
     }
 
-    /// Iterates over the names of the built-in profiles, without variants.
     pub fn embedded_names() -> impl Iterator<Item = &'static str> {
         EMBEDDED.iter().map(|&(name, _)| name)
     }
@@ -191,7 +176,6 @@ impl Profile {
         format!("{}@{version}", self.base_name())
     }
 
-    /// Returns the name without the variant.
     pub fn base_name(&self) -> &str {
         let suffix = |version: &String| self.name.strip_suffix(version.as_str())?.strip_suffix('@');
         self.firmware.as_ref().and_then(suffix).unwrap_or(&self.name)
@@ -204,7 +188,6 @@ impl Profile {
         own.or_else(table).map(String::as_str)
     }
 
-    /// Iterates over the settings that were fitted to measurements instead of taken from a source.
     pub fn fitted(&self) -> impl Iterator<Item = &str> {
         self.sources.iter().filter(|(_, source)| source.starts_with("fitted")).map(|(key, _)| key.as_str())
     }

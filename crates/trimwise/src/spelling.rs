@@ -1,8 +1,9 @@
-//! Names that are not known, and what was probably meant.
+//! Unknown names, and what was probably meant.
 
 use std::fmt;
 
-/// Returns the only name that `written` comes close to: in another case, one letter off, two in a long word, or cut off.
+/// Returns the only name that `written` comes close to: in another case, one letter off, two in a long word, or cut
+/// off.
 pub fn nearest<'a>(written: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let written = written.to_lowercase();
     let length = written.chars().count();
@@ -22,7 +23,6 @@ pub fn nearest<'a>(written: &str, names: impl IntoIterator<Item = &'a str>) -> O
     }
 }
 
-/// What would be accepted in place of something wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Accepted {
     meant: Option<String>,

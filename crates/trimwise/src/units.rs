@@ -20,33 +20,27 @@ pub const UNIT_BYTES: u64 = 4096;
 /// Bytes in a logical sector, the granularity of [`Lba`].
 pub const SECTOR_BYTES: u64 = 512;
 
-/// A number of bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Bytes(pub u64);
 
 impl Bytes {
-    /// Returns `n` KiB (1,024 bytes each).
     pub const fn kib(n: u64) -> Self {
         Self(n << 10)
     }
-    /// Returns `n` MiB (1,024 KiB each).
     pub const fn mib(n: u64) -> Self {
         Self(n << 20)
     }
-    /// Returns `n` GiB (1,024 MiB each).
     pub const fn gib(n: u64) -> Self {
         Self(n << 30)
     }
-    /// Returns the number of units that hold this many bytes, the last one perhaps in part.
+    /// Returns the number of units that hold this many bytes. The last may be used in part.
     pub const fn units_ceil(self) -> u64 {
         self.0.div_ceil(UNIT_BYTES)
     }
-    /// Returns the number of whole units that fit.
     pub const fn units_floor(self) -> u64 {
         self.0 / UNIT_BYTES
     }
-    /// Returns the size of `units` units.
     pub const fn from_units(units: u64) -> Self {
         Self(units * UNIT_BYTES)
     }
@@ -73,14 +67,12 @@ impl fmt::Display for Bytes {
 /// Bytes of a file system from `start` up to `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// First byte of the span.
     pub start: u64,
-    /// End of the span, exclusive.
+    /// Exclusive.
     pub end: u64,
 }
 
 impl Span {
-    /// Returns the length of the span.
     pub const fn bytes(self) -> Bytes {
         Bytes(self.end.saturating_sub(self.start))
     }
@@ -96,7 +88,6 @@ pub struct Lba(pub u64);
 pub struct Lpn(pub u64);
 
 impl Lpn {
-    /// Returns the first sector of this unit.
     pub const fn first_lba(self) -> Lba {
         Lba(self.0 * (UNIT_BYTES / SECTOR_BYTES))
     }
@@ -106,25 +97,20 @@ impl Lpn {
     }
 }
 
-/// A run of logical units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnitRange {
-    /// First unit of the run.
     pub start: Lpn,
-    /// Number of units in the run.
     pub units: u64,
 }
 
 impl UnitRange {
-    /// Creates the run of `units` units from `start`.
     pub const fn new(start: Lpn, units: u64) -> Self {
         Self { start, units }
     }
-    /// Creates the run from `start` up to `end`; empty if that lies before it.
+    /// Creates the run from `start` up to `end`. It is empty if the end lies before the start.
     pub const fn between(start: Lpn, end: Lpn) -> Self {
         Self { start, units: end.0.saturating_sub(start.0) }
     }
-    /// Returns the first unit after the run.
     pub const fn end(self) -> Lpn {
         Lpn(self.start.0 + self.units)
     }
@@ -133,37 +119,31 @@ impl UnitRange {
         let piece = move |at| Self::new(self.start.offset(at), units_max.min(self.units - at));
         (0..self.units).step_by(units_max as usize).map(piece)
     }
-    /// Iterates over the units.
     pub fn iter(self) -> impl Iterator<Item = Lpn> {
         (self.start.0..self.start.0 + self.units).map(Lpn)
     }
 }
 
-/// A run of sectors, as in a command; a device keeps whole units ([`UnitRange`]).
+/// A run of sectors, as in a command. A device keeps whole units ([`UnitRange`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SectorRange {
-    /// First sector of the run.
     pub first: Lba,
-    /// Number of sectors in the run.
     pub sectors: u64,
 }
 
 impl SectorRange {
-    /// Creates the run of `sectors` sectors from `first`.
     pub const fn new(first: Lba, sectors: u64) -> Self {
         Self { first, sectors }
     }
-    /// Returns the length of the run.
     pub const fn bytes(self) -> Bytes {
         Bytes(self.sectors * SECTOR_BYTES)
     }
-    /// Returns the units that the run touches, the first and the last perhaps in part.
+    /// Returns the units that the run touches. The first and the last may be touched in part.
     pub const fn units(self) -> UnitRange {
         let sectors = UNIT_BYTES / SECTOR_BYTES;
         let start = self.first.0 / sectors;
         UnitRange::new(Lpn(start), (self.first.0 + self.sectors).div_ceil(sectors) - start)
     }
-    /// Returns true if the run consists of whole units.
     pub const fn is_whole(self) -> bool {
         let sectors = UNIT_BYTES / SECTOR_BYTES;
         self.first.0.is_multiple_of(sectors) && self.sectors.is_multiple_of(sectors)
@@ -177,23 +157,19 @@ impl From<UnitRange> for SectorRange {
 }
 
 /// An instant of virtual (or monotonic real) time, in nanoseconds since the run started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 #[repr(transparent)]
 pub struct SimTime(pub u64);
 
-/// A span of time in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 #[repr(transparent)]
 pub struct SimDuration(pub u64);
 
 impl SimTime {
-    /// The start of the run.
     pub const ZERO: Self = Self(0);
-    /// The latest possible instant.
     pub const MAX: Self = Self(u64::MAX);
-    /// Returns the nanoseconds since the start of the run.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
@@ -209,25 +185,19 @@ impl SimTime {
 }
 
 impl SimDuration {
-    /// A span of no time.
     pub const ZERO: Self = Self(0);
-    /// Returns `n` nanoseconds as a span.
     pub const fn from_nanos(n: u64) -> Self {
         Self(n)
     }
-    /// Returns `n` microseconds as a span.
     pub const fn from_micros(n: u64) -> Self {
         Self(n * 1_000)
     }
-    /// Returns `n` milliseconds as a span.
     pub const fn from_millis(n: u64) -> Self {
         Self(n * 1_000_000)
     }
-    /// Returns `n` seconds as a span.
     pub const fn from_secs(n: u64) -> Self {
         Self(n * 1_000_000_000)
     }
-    /// Returns the span in nanoseconds.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }

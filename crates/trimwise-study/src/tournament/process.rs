@@ -138,7 +138,7 @@ impl State {
 impl Governor for Hosted {
     fn availability(&self, kernel: DiscardGeneration) -> Availability {
         let mut state = self.0.borrow_mut();
-        state.greet(kernel).unwrap_or_else(|fault| state.unwind(fault, "at its start")).availability.into()
+        state.greet(kernel).unwrap_or_else(|fault| state.unwind(fault, "at its start")).availability
     }
 
     fn merges(&self) -> bool {

@@ -1,9 +1,9 @@
-//! Which policy and which settings: a search among those that a stock host can apply.
+//! Advice on a policy and its settings: a search among those that a stock host can apply.
 //!
 //! Trying everything takes each candidate as many repetitions as the best one needs. Most are far off after one, and
 //! many are the same: a gate whose watermarks the workload never crosses is `commit` or `off`. So the search
 //!
-//! 1. runs a coarse choice of candidates once, and what lies next to the best of them ([`Search`]);
+//! 1. runs a coarse choice of candidates once, and the neighbours of the best of them ([`Search`]);
 //! 2. counts those with identical runs as one;
 //! 3. halves the field while it doubles the repetitions (successive halving: Jamieson and Talwalkar, AISTATS 2016).
 //!

@@ -1,8 +1,8 @@
-//! The search, as a state machine: it says what to run next and is told what came of it.
+//! The search, as a state machine: it returns the next jobs, and is told their results.
 //!
-//! Candidates form a graph: settings that differ by a step are neighbours. Where many settings do the same, as watermarks
-//! that the workload never crosses do, there is a plateau of identical runs. It counts as one candidate, and only its
-//! border is explored.
+//! Candidates form a graph: settings that differ by a step are neighbours. Where many settings do the same, as
+//! watermarks that the workload never crosses do, there is a plateau of identical runs. It counts as one candidate, and
+//! only its border is explored.
 
 use std::collections::BTreeMap;
 
@@ -10,38 +10,32 @@ use crate::compare::choice::best;
 use crate::compare::result::Cell;
 use crate::compare::statistics::{Sample, median};
 
-/// Repetitions of the last ones left: those of an exhaustive search.
+/// Repetitions of the finalists, as many as in an exhaustive search.
 pub const REPS_MAX: u32 = 8;
 
-/// How many of the best have their neighbours tried.
 const LEADERS: usize = 3;
-/// How often, at most.
 const EXPLORATIONS_MAX: u32 = 4;
 /// Candidates slower than the fastest by more than this share are not kept for being gentle.
 const NEAR: f64 = 0.01;
 
-/// A candidate as the search sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Node {
-    /// Whether the search begins with it.
+    /// The search begins with this candidate.
     pub is_first: bool,
-    /// Those to try if it is among the best.
+    /// Candidates to try if this one is among the best.
     pub neighbours: Vec<usize>,
 }
 
-/// One run of a candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Job {
-    /// Its index among the nodes.
     pub candidate: usize,
     /// The repetition, from 0.
     pub rep: u32,
 }
 
-/// What came of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Observation {
-    /// The time that policies are judged by.
+    /// The time by which policies are judged.
     pub time_s: f64,
     /// Units programmed into the flash, if the device tells.
     pub wear_units: Option<f64>,
@@ -50,7 +44,6 @@ pub struct Observation {
 }
 
 impl Observation {
-    /// Of a cell.
     pub fn of(cell: &Cell) -> Self {
         let device = cell.device_stats.as_ref();
         let of = |figure: fn(&crate::compare::result::DeviceFigures) -> u64| device.map_or(0, figure);
@@ -67,23 +60,20 @@ impl Observation {
     }
 }
 
-/// How far a search goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rounds {
-    /// Repetitions of the last ones left: a power of two.
+    /// Repetitions of the finalists: a power of two.
     pub reps_max: u32,
-    /// How many are left at the end.
     pub finalists: usize,
 }
 
 impl Rounds {
-    /// Those of the advice.
+    /// Rounds that `advise` uses.
     pub const ADVICE: Self = Self { reps_max: REPS_MAX, finalists: 3 };
-    /// Those of a bound, which need not be exact.
+    /// Rounds for a bound, which need not be exact.
     pub const BOUND: Self = Self { reps_max: 2, finalists: 1 };
 }
 
-/// What comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Begin,
@@ -93,30 +83,27 @@ enum Phase {
     Over,
 }
 
-/// A search over candidates.
 #[derive(Clone, Debug)]
 pub struct Search {
     nodes: Vec<Node>,
     rounds: Rounds,
-    /// Observations by repetition.
     seen: Vec<BTreeMap<u32, Observation>>,
-    /// Those still in the race, the best first.
+    /// Candidates still in the race, the best first.
     field: Vec<usize>,
     phase: Phase,
 }
 
 impl Search {
-    /// A search that has seen nothing.
     pub fn new(nodes: Vec<Node>, rounds: Rounds) -> Self {
         let seen = vec![BTreeMap::new(); nodes.len()];
         Self { nodes, rounds, seen, field: Vec::new(), phase: Phase::Begin }
     }
 
-    /// Runs it to its end; `run` runs jobs in any order and returns what came of each, in theirs.
+    /// Runs the search to its end. `run` runs jobs in any order, and returns their results in the order of the jobs.
     ///
     /// # Errors
     ///
-    /// The first error of `run`; what was recorded before stays.
+    /// The first error of `run`. Observations recorded before it stay.
     pub fn run<E>(
         &mut self,
         mut run: impl FnMut(&[Job]) -> (Vec<(Job, Observation)>, Option<E>),
@@ -134,14 +121,14 @@ impl Search {
         }
     }
 
-    /// Records a run. One that was not asked for counts too, so that it need not be repeated.
+    /// Records a run. An unrequested run counts too, and need not be repeated.
     pub fn record(&mut self, job: Job, observation: Observation) {
         if let Some(seen) = self.seen.get_mut(job.candidate) {
             seen.insert(job.rep, observation);
         }
     }
 
-    /// The runs of the next round, when those of the last are recorded; none when it is over.
+    /// Returns the jobs of the next round once those of the last are recorded; none when the search is over.
     pub fn next_jobs(&mut self) -> Vec<Job> {
         while self.phase != Phase::Over {
             let jobs = match self.phase {
@@ -171,14 +158,14 @@ impl Search {
         Vec::new()
     }
 
-    /// How many more may be explored: half of all candidates run at all.
+    /// Returns how many more candidates may be explored: half of all candidates run at all.
     fn explorable(&self) -> usize {
         let ran = self.seen.iter().filter(|seen| !seen.is_empty()).count();
         (self.nodes.len() / 2).saturating_sub(ran)
     }
 
-    /// What lies next to these, or next to those that are the same as one of them; but not what is surrounded by the same,
-    /// which would be the same too.
+    /// Returns the neighbours of these candidates and of their equals. Candidates surrounded by equals are left out:
+    /// they would be the same too.
     fn bordering(&self, leaders: &[usize]) -> Vec<usize> {
         let like = |i: usize| (self.runs(i) > 0).then(|| self.same_as(i).unwrap_or(i));
         let members = (0..self.nodes.len()).filter(|&i| like(i).is_some_and(|like| leaders.contains(&like)));
@@ -191,8 +178,8 @@ impl Search {
         near.filter(is_border).map(|(_, near)| near).collect()
     }
 
-    /// Keeps the better part of the field and has it run as often again. After one run, a third is the better part:
-    /// most candidates are far off.
+    /// Keeps the better part of the field, and doubles its repetitions. After one run the better part is a third: most
+    /// candidates are far off.
     fn halve(&mut self, reps: u32) -> Vec<Job> {
         let field = std::mem::take(&mut self.field);
         if reps >= self.rounds.reps_max || field.len() <= 1 {
@@ -207,8 +194,9 @@ impl Search {
         self.missing(self.field.iter().copied(), reps * 2)
     }
 
-    /// The best `keep` of these by the repetitions that all of them have. The faster half of the places goes to the
-    /// fastest; the others to the gentlest of those that are about as fast, for the verdict weighs wear too.
+    /// Returns the best `keep` of these, by the repetitions that all of them have. The faster half of the places goes
+    /// to the fastest; the others go to the gentlest of those that are about as fast, since the verdict weighs wear
+    /// too.
     fn kept(&self, mut of: Vec<usize>, keep: usize) -> Vec<usize> {
         let reps = of.iter().map(|&i| self.runs(i)).min().unwrap_or(0);
         let time = |i: usize| self.median_of(i, reps, |o| Some(o.time_s)).unwrap_or(f64::INFINITY);
@@ -226,7 +214,7 @@ impl Search {
         of
     }
 
-    /// What remains to be run so that each of these has repetitions 0 to `reps - 1`.
+    /// Returns the jobs still to be run so that each of these has repetitions 0 to `reps - 1`.
     fn missing(&self, of: impl Iterator<Item = usize>, reps: u32) -> Vec<Job> {
         let jobs = of.flat_map(|candidate| (0..reps).map(move |rep| Job { candidate, rep }));
         let mut jobs: Vec<Job> =
@@ -241,34 +229,32 @@ impl Search {
         median(&values?)
     }
 
-    /// Number of repetitions without a gap from the first.
     fn runs(&self, of: usize) -> u32 {
         (0..).find(|rep| !self.seen[of].contains_key(rep)).unwrap_or(0)
     }
 
-    /// Each that has run, but of those whose first run was the same only the first.
+    /// Returns the candidates that have run. Of those with the same first run, only the first counts.
     fn distinct(&self) -> Vec<usize> {
         (0..self.nodes.len()).filter(|&i| self.runs(i) > 0 && self.same_as(i).is_none()).collect()
     }
 
-    /// The earlier candidate whose first run was the same to the last bit, if there is one.
+    /// Returns the earlier candidate whose first run was the same to the last bit, if there is one.
     pub fn same_as(&self, candidate: usize) -> Option<usize> {
         let first = self.seen.get(candidate)?.get(&0)?;
         (0..candidate).find(|&earlier| self.seen[earlier].get(&0) == Some(first))
     }
 
-    /// The observations of a candidate, by repetition.
     pub fn seen(&self, candidate: usize) -> &BTreeMap<u32, Observation> {
         static NONE: BTreeMap<u32, Observation> = BTreeMap::new();
         self.seen.get(candidate).unwrap_or(&NONE)
     }
 
-    /// Number of runs so far.
     pub fn total_runs(&self) -> usize {
         self.seen.iter().map(BTreeMap::len).sum()
     }
 
-    /// The last ones left, once it is over: the winner by the rule of the verdict first, then the others by time.
+    /// Returns the finalists once the search is over: the winner by the rule of the verdict first, then the others by
+    /// time.
     pub fn finalists(&self) -> Vec<usize> {
         let mut field = self.field.clone();
         let times: Vec<Sample> =
@@ -280,8 +266,8 @@ impl Search {
         field
     }
 
-    /// A figure of each, in each repetition relative to the median of all of them there: so what repetitions have in
-    /// common does not hide how they differ.
+    /// Returns a figure of each candidate, in each repetition relative to the median of all of them there. So what
+    /// repetitions have in common does not hide how candidates differ.
     fn paired(&self, of: &[usize], figure: impl Fn(&Observation) -> Option<f64>) -> Vec<Option<Sample>> {
         let at = |i: usize, rep: u32| self.seen[i].get(&rep).and_then(&figure);
         let reps = of.iter().map(|&i| self.runs(i)).min().unwrap_or(0);
@@ -295,8 +281,8 @@ impl Search {
         of.iter().map(sample).collect()
     }
 
-    /// How much longer a candidate takes than another: the median of the ratios, less one, over the repetitions that both
-    /// have; and how many those are.
+    /// Returns how much longer a candidate takes than another: the median of the ratios, less one, over the repetitions
+    /// that both have; and the number of those.
     pub fn excess(&self, candidate: usize, over: usize) -> Option<(f64, usize)> {
         let of = self.seen(self.same_as(candidate).unwrap_or(candidate));
         let other = self.seen(over);

@@ -1,18 +1,15 @@
-//! From the search to the advice.
-
 use super::search::{Rounds, Search};
 use super::space::{Place, Space};
 use crate::policy::PolicySpec;
 use crate::policy::Trimmer;
 
 impl Space {
-    /// A search among what a host can apply.
     pub fn search(&self) -> Search {
         Search::new(self.nodes(), Rounds::ADVICE)
     }
 
-    /// What is worth fresh runs: the usual choices, the two best of the search, and the best interval of sweeps, each
-    /// once. `off` comes first, as the baseline.
+    /// Returns the policies worth fresh runs: the usual choices, the two best of the search, and the best interval of
+    /// sweeps, each once. `off` comes first, as the baseline.
     pub fn shortlist(&self, search: &Search) -> Vec<Trimmer> {
         let finalists = search.finalists();
         let policy = |i: usize| self.applicable.get(i).map(|c| c.policy);

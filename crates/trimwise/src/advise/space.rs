@@ -1,5 +1,3 @@
-//! The candidates.
-
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
@@ -9,14 +7,13 @@ use crate::policy::{BatchConfig, PolicySpec};
 use crate::policy::{DAEMON, Trimmer};
 use crate::units::SimDuration;
 
-/// What it takes to apply a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Means {
     /// A mount option, or fstrim.timer.
     Kernel,
-    /// trimwised. Without idle time the model's policy stands for it and sees each commit; over days the daemon itself runs,
-    /// which looks at free space about once a minute.
+    /// trimwised. Without idle time the model's policy stands in for it and sees each commit; over days the daemon
+    /// itself runs, which looks at free space about once a minute.
     Daemon,
     /// Another kernel: only a bound.
     Changed,
@@ -25,7 +22,6 @@ pub enum Means {
 }
 
 impl Means {
-    /// What it takes to have a policy.
     pub fn of(trimmer: Trimmer) -> Self {
         let spec = trimmer.spec();
         let is_plain = [PolicySpec::OFF, PolicySpec::COMMIT].contains(&spec)
@@ -44,7 +40,7 @@ impl Means {
         }
     }
 
-    /// In words, for tables.
+    /// Describes the means in words, for tables.
     pub const fn words(self) -> &'static str {
         match self {
             Self::Kernel => "stock kernel",
@@ -55,21 +51,19 @@ impl Means {
     }
 }
 
-/// What is behind a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Gated {
     /// The kernel's own `discard`, which trimwised switches.
     Commit,
-    /// A queue that trimwised works off: one worker, and what is reused meanwhile is not trimmed.
+    /// A queue that trimwised works off: one worker; blocks reused in the meantime are not trimmed.
     Lazy,
 }
 
 impl Gated {
-    /// Both.
     pub const ALL: [Self; 2] = [Self::Commit, Self::Lazy];
 
-    /// The terms that follow the gate's.
+    /// Returns the terms that follow the gate's.
     pub fn terms(self) -> String {
         match self {
             Self::Commit => String::new(),
@@ -78,85 +72,66 @@ impl Gated {
     }
 }
 
-/// Where a candidate lies in the space of settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", tag = "kind")]
 pub enum Place {
-    /// No settings.
     Plain,
-    /// An interval.
     Batch {
-        /// Time from one sweep to the next.
         every_ns: u64,
     },
-    /// A pair of watermarks.
     Watermarks {
-        /// What is behind the gate.
         gated: Gated,
-        /// Low watermark.
         low_percent: u64,
-        /// High watermark.
         high_percent: u64,
     },
-    /// Workers of a queue.
     Workers {
         /// TRIM commands at a time.
         workers: u64,
     },
 }
 
-/// One policy with its settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// The policy, and who follows it.
     pub policy: Trimmer,
-    /// What it takes to apply it.
     pub means: Means,
-    /// Where it lies.
     pub place: Place,
 }
 
-/// A policy that was not tried, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftOut {
-    /// The policy.
     pub policy: String,
-    /// The reason.
     pub reason: Cow<'static, str>,
 }
 
-/// Everything that an exhaustive search would try.
 #[derive(Clone, Debug)]
 pub struct Space {
-    /// What a stock host can apply; `off` first, then `commit`.
+    /// Candidates that a stock host can apply; `off` first, then `commit`.
     pub applicable: Vec<Candidate>,
-    /// What only another kernel could do.
+    /// Candidates that need another kernel.
     pub changed: Vec<Candidate>,
-    /// What these runs cannot judge.
+    /// Policies that these runs cannot judge.
     pub left_out: Vec<LeftOut>,
-    /// What hosts have, besides `off` and `commit`: the final comparison includes it.
+    /// The usual choices besides `off` and `commit`. The final comparison includes them.
     pub(super) usual: Vec<Trimmer>,
-    /// Watermarks, in percent, from low to high.
     axis: Vec<u64>,
-    /// Those at which the search begins.
+    /// Watermarks at which the search begins.
     coarse: Vec<u64>,
 }
 
-/// Intervals of sweeps, in seconds, from the shortest that a host would have; over days `fstrim.timer` has times of the
-/// day.
+/// Intervals of sweeps, in seconds, from the shortest that a host would have. Over days, `fstrim.timer` has times of
+/// the day.
 const INTERVALS_S: [u64; 5] = [3600, 21_600, 43_200, 86_400, WEEK_S];
 const WEEK_S: u64 = 604_800;
-/// A run must contain this many sweeps to judge an interval...
+/// Minimum number of sweeps in a run that judges an interval.
 const SWEEPS_MIN: u64 = 2;
-/// ...and nobody sweeps more often than this.
+/// Nobody sweeps more often than this in a run.
 const SWEEPS_MAX: u64 = 400;
-/// TRIM commands at a time that a changed kernel's queue might issue; one is what trimwised does.
+/// TRIM commands at a time that a changed kernel's queue might issue. trimwised issues one.
 const WORKERS: [u64; 4] = [2, 4, 8, 16];
 
-/// The same over days: what trimwised does, if a kernel did it, and many.
+/// TRIM commands at a time over days: as few as trimwised issues, if a kernel did it, and many.
 const WORKERS_OVER_DAYS: [u64; 2] = [1, 8];
 
-/// A queue with this many workers.
 fn queue(workers: u64) -> String {
     format!("lazy:{workers}:{workers}+reuse+merge")
 }
@@ -166,7 +141,7 @@ fn candidate(text: &str, means: Means, place: Place) -> Option<Candidate> {
 }
 
 impl Space {
-    /// The candidates for a workload that begins at this utilization and takes this long without TRIM.
+    /// Returns the candidates for a workload that begins at this utilization and takes this long without TRIM.
     ///
     /// Watermarks far from the utilization act like 0 or 100. So their axis has steps of 20 points, and of 5 points
     /// around the utilization.
@@ -183,14 +158,14 @@ impl Space {
         space
     }
 
-    /// The candidates for days of this length: `fstrim` at its times, and trimwised itself with the policies that it
-    /// carries out without remounting. What a kernel would do if it followed them is the bound.
+    /// Returns the candidates for days of this length: `fstrim` at its times, and trimwised itself with the policies
+    /// that it carries out without remounting. A kernel that followed the same policies is the bound.
     pub fn over_days(utilization_percent: u8, length: SimDuration) -> Self {
         let weekly = PolicySpec::from(BatchConfig { every: SimDuration::from_secs(WEEK_S), units_min: 1 });
         let usual = [Trimmer::Kernel(weekly), Trimmer::Daemon(PolicySpec::JUDICIOUS)];
         let mut space = Self::with_axis(utilization_percent, usual);
         space.add_plain([("off", Means::Kernel), ("commit", Means::Kernel), (DAEMON, Means::Daemon)]);
-        // A weekly sweep is in any number of days.
+        // Any number of days has a weekly sweep.
         space.add_intervals(&INTERVALS_S, 0, length);
         let daemon = format!("{DAEMON}:");
         let own = candidate(&(daemon.clone() + &queue(1)), Means::Daemon, Place::Workers { workers: 1 });
@@ -257,22 +232,19 @@ impl Space {
         }
     }
 
-    /// Number of candidates.
     pub fn len(&self) -> usize {
         self.applicable.len() + self.changed.len()
     }
 
-    /// Whether there are none; never so.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The watermarks, in percent.
     pub fn axis(&self) -> &[u64] {
         &self.axis
     }
 
-    /// The applicable candidates as the search sees them.
+    /// Returns the applicable candidates as the search sees them.
     pub fn nodes(&self) -> Vec<Node> {
         let node = |of: &Candidate| {
             let Place::Watermarks { low_percent, high_percent, .. } = of.place else {
@@ -287,7 +259,7 @@ impl Space {
         self.applicable.iter().map(node).collect()
     }
 
-    /// Whether one watermark differs by a step of the axis, or only what is behind the gate.
+    /// Returns true if one watermark differs by a step of the axis, or only the policy after the gate.
     fn are_near(&self, one: Place, other: Place) -> bool {
         let at = |place| match place {
             Place::Watermarks { gated, low_percent, high_percent } => {

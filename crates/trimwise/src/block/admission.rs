@@ -1,20 +1,17 @@
-//! How many commands a drive has at once, and which of them it has alone.
+//! Admission of commands: how many a drive has at once, and which of them run alone.
 //!
-//! The one place that knows this of an interface. [`super::BlockQueue`] applies it to events in virtual time,
-//! [`super::Port`] to instants of completion.
+//! This is the only place that knows these rules of an interface. [`super::BlockQueue`] applies them to events in
+//! virtual time, [`super::Port`] to instants of completion.
 
 use crate::ssd::{LinkKind, SsdConfig};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Transfer,
-    /// ATA DATA SET MANAGEMENT, NVMe Deallocate, SCSI UNMAP.
     Trim,
-    /// ATA FLUSH CACHE, NVMe Flush, SCSI SYNCHRONIZE CACHE.
     Flush,
 }
 
-/// The rules by which a drive's interface admits commands.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Admission {
     depth: u32,
@@ -43,7 +40,7 @@ impl Admission {
         in_drive < self.depth as usize
     }
 
-    /// Whether a command waits until the drive is empty, and the next one for its end.
+    /// Returns true if a command waits until the drive is empty, and later commands wait for its end.
     pub(super) fn runs_alone(self, kind: Kind) -> bool {
         match kind {
             Kind::Transfer => false,

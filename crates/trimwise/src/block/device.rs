@@ -1,4 +1,4 @@
-//! The narrow block trait: how a device test sees a model in virtual time or a real device.
+//! The narrow block trait: a device test sees a model in virtual time, or a real device.
 //!
 //! A test submits operations, as many at a time as its queue depth says, and takes their completions one by one. So one
 //! loop in one task keeps a queue full, and no host of the trait needs threads or a runtime: the model waits in virtual
@@ -9,96 +9,73 @@ use thiserror::Error;
 use crate::content::{Content, Stored};
 use crate::units::{Bytes, Lpn, SectorRange, SimDuration, SimTime, UnitRange};
 
-/// Why a block operation failed.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum BlockError {
-    /// The range reaches beyond the end of the device.
     #[error("units {} to {} lie outside a device of {size_units} units", .range.start.0, .range.end().0)]
-    OutOfRange {
-        /// The range of the operation.
-        range: UnitRange,
-        /// The device's size.
-        size_units: u64,
-    },
-    /// The operation covers neither whole units nor a part of one.
+    OutOfRange { range: UnitRange, size_units: u64 },
     #[error("{} sectors from sector {}: expected whole units of 8 sectors, or a part of one unit",
             .0.sectors, .0.first.0)]
     Unaligned(SectorRange),
-    /// The device cannot do this.
     #[error("{0}")]
     Unsupported(String),
-    /// The user interrupted the test.
     #[error("interrupted")]
     Interrupted,
-    /// An error from a real device.
     #[error("{0}")]
     Other(String),
 }
 
-/// What a device reports about itself. A test may use it to choose its operations, never as a result.
+/// Facts that a device reports about itself. A test may choose its operations by them, but they are never a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceFacts {
-    /// Its name: a profile's name, or a path.
     pub name: String,
-    /// Its size, in whole units.
     pub size_units: u64,
     /// The smallest transfer.
     pub sector_bytes: u64,
-    /// What it reports about TRIM; `None` if it does not support it.
     pub trim: Option<TrimFacts>,
-    /// Whether time is virtual: waiting costs nothing, and every run is the same.
+    /// Time is virtual: waiting costs nothing, and every run is the same.
     pub is_model: bool,
 }
 
-/// What a device reports about TRIM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrimFacts {
     /// Only whole, aligned granules of this size are sure to be freed.
     pub granularity: Bytes,
     /// The longest range of one operation that becomes one command.
     pub max: Bytes,
-    /// Whether it promises that trimmed units read as zeros (ATA: RZAT; NVMe: DLFEAT 001b).
+    /// The device promises that trimmed units read as zeros (ATA: RZAT; NVMe: DLFEAT 001b).
     pub promises_zeros: bool,
 }
 
-/// An operation for a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Read sectors: whole units, or a part of one.
+    /// Whole units, or a part of one.
     Read(SectorRange),
-    /// Write sectors: whole units, or a part of one.
+    /// Whole units, or a part of one.
     Write(SectorRange, Content),
-    /// Declare these units unneeded.
     Trim(Vec<UnitRange>),
     /// Make all completed writes and TRIMs survive a power loss.
     Flush,
 }
 
 impl Operation {
-    /// A read of whole units.
     pub fn read(range: UnitRange) -> Self {
         Self::Read(range.into())
     }
 
-    /// A write of whole units.
     pub fn write(range: UnitRange, content: Content) -> Self {
         Self::Write(range.into(), content)
     }
 }
 
-/// A completed operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// The token that it was submitted with.
     pub token: u64,
-    /// When it was submitted.
     pub submitted: SimTime,
-    /// When it was done.
     pub completed: SimTime,
 }
 
 impl Completion {
-    /// How long it took, including its time in the queue.
+    /// The time in the queue included.
     pub fn latency(&self) -> SimDuration {
         self.completed.since(self.submitted)
     }
@@ -111,10 +88,8 @@ impl Completion {
 /// unit is written again.
 #[allow(async_fn_in_trait)] // single-threaded by design
 pub trait BlockDevice {
-    /// What it reports about itself.
     fn facts(&self) -> &DeviceFacts;
 
-    /// The present.
     fn now(&self) -> SimTime;
 
     /// Lets time pass. Operations in flight continue meanwhile.
@@ -122,43 +97,34 @@ pub trait BlockDevice {
 
     /// Submits an operation without waiting for it.
     ///
-    /// # Errors
-    /// If the device cannot take it; then there will be no completion.
+    /// # Errors If the device cannot take it; then there will be no completion.
     fn submit(&self, operation: Operation, token: u64) -> Result<(), BlockError>;
 
-    /// Waits for the next completion, in whatever order they come.
+    /// Waits for the next completion. They come in any order.
     ///
-    /// # Errors
-    /// If the operation failed, if no operation is in flight ([`BlockError::Other`]), or if the user interrupts.
+    /// # Errors If the operation failed, if no operation is in flight ([`BlockError::Other`]), or if the user
+    /// interrupts.
     async fn completion(&self) -> Result<Completion, BlockError>;
 
-    /// Reads a unit, outside any measurement, and returns what it holds.
-    ///
-    /// # Errors
-    /// If it cannot be read.
+    /// Reads a unit outside any measurement, and returns its content.
     async fn stored(&self, lpn: Lpn) -> Result<Stored, BlockError> {
         let name = &self.facts().name;
         Err(BlockError::Unsupported(format!("{name} cannot report what unit {} holds", lpn.0)))
     }
 
-    /// Erases the whole device, as ATA SECURITY ERASE UNIT and NVMe Format do, and waits for completion.
+    /// Erases the whole device, as ATA SECURITY ERASE UNIT and NVMe Format do, and waits for the end.
     ///
-    /// # Errors
-    /// [`BlockError::Unsupported`] where only the vendor's tool can do this.
+    /// # Errors [`BlockError::Unsupported`] where only the vendor's tool can do this.
     async fn erase(&self) -> Result<(), BlockError> {
         Err(BlockError::Unsupported(format!("{} cannot be erased as a whole from here", self.facts().name)))
     }
 
-    /// Performs one operation and waits for it; no other may be in flight.
-    ///
-    /// # Errors
-    /// Those of [`BlockDevice::submit`] and [`BlockDevice::completion`].
+    /// Performs one operation and waits for it. No other operation may be in flight.
     async fn perform(&self, operation: Operation) -> Result<SimDuration, BlockError> {
         self.submit(operation, 0)?;
         Ok(self.completion().await?.latency())
     }
 
-    /// Its size.
     fn size_units(&self) -> u64 {
         self.facts().size_units
     }
@@ -166,8 +132,7 @@ pub trait BlockDevice {
 
 /// Checks an operation against a device of that size.
 ///
-/// # Errors
-/// Sectors outside the device, or neither whole units nor a part of one.
+/// # Errors If sectors lie outside the device, or are neither whole units nor a part of one.
 pub fn check(operation: &Operation, size_units: u64) -> Result<(), BlockError> {
     let inside = |range: UnitRange| {
         let end = range.start.0.checked_add(range.units);

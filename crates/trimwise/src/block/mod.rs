@@ -44,10 +44,9 @@ use admission::{Admission, Kind};
 use target::Target;
 use write_throttle::WriteThrottle;
 
-/// Settings of the host's block layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueConfig {
-    /// Largest data request; Linux's `max_sectors_kb` defaulted to 512 KiB in 2010, 1280 KiB today.
+    /// Largest data request. Linux's `max_sectors_kb` defaulted to 512 KiB in 2010, to 1280 KiB today.
     pub max_request: Bytes,
     /// Background requests that may be in the device at once.
     pub background_depth: usize,
@@ -55,9 +54,9 @@ pub struct QueueConfig {
     /// a time, plus one more for each such span since a foreground request was last in the queue, up to
     /// `background_depth`. The span is CFQ's `slice_sync`, 100 ms. `None`: always `background_depth`.
     pub background_ramp: Option<SimDuration>,
-    /// Background requests that may wait (`nr_requests`, default 128); a submitter beyond that waits.
+    /// Background requests that may wait (`nr_requests`, default 128). A task that submits more must wait.
     pub background_waiting_max: usize,
-    /// Whether a request waiting for the device can still grow (mq-deadline, as on SATA drives). If not, only writes
+    /// A request waiting for the device can still grow (mq-deadline, as on SATA drives). Otherwise only writes
     /// submitted at the same instant are merged (the plug).
     pub merges_waiting: bool,
     /// After this many foreground requests in a row, one background request goes first.
@@ -82,28 +81,19 @@ impl Default for QueueConfig {
     }
 }
 
-/// Called when a request has completed, with the time that the device took.
 type OnDone = Box<dyn FnOnce(SimDuration)>;
 
-/// One command for the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Read a run of units.
     Read(UnitRange),
-    /// Write a run of units.
     Write(UnitRange, Content),
-    /// Read a part of one unit.
     ReadPart(SectorRange),
-    /// Write a part of one unit.
     WritePart(SectorRange, Content),
-    /// Tell the device that these units are no longer needed.
     Trim(Vec<UnitRange>),
-    /// Empty the write cache.
     Flush,
 }
 
 impl Command {
-    /// The bytes that a read or write moves.
     fn moves(&self) -> Option<Bytes> {
         match self {
             Self::Read(range) | Self::Write(range, _) => Some(Bytes(range.units * UNIT_BYTES)),
@@ -128,26 +118,25 @@ impl Command {
 /// Stage of a command in a block trace (blktrace: D and C).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// It is being handed to the device.
     Dispatched,
-    /// The device has acknowledged it; its submitter has not been told yet.
+    /// The device has acknowledged the command; its submitter has not been told yet.
     Completed,
 }
 
-/// Called with each command and its time; must not submit any.
+/// Called with each command and its time. It must not submit commands.
 pub(crate) type Tracer = Box<dyn FnMut(SimTime, Stage, &Command)>;
 
 struct Request {
     command: Command,
     background: bool,
     queued: SimTime,
-    /// What the file system submits it as, before it merges.
+    /// Number of bios: requests as the file system submitted them, before merging.
     bios: u64,
     on_done: Vec<OnDone>,
 }
 
 impl Request {
-    /// Whether a task waits for its end; TRIMs do not count.
+    /// Returns true if a task waits for the end of the command. TRIMs do not count.
     fn is_waited_for(&self) -> bool {
         !self.background && !self.command.is_trim()
     }
@@ -159,7 +148,7 @@ struct State {
     background: VecDeque<Request>,
     in_device: usize,
     background_in_device: usize,
-    /// Whether a command that must run alone is in the device.
+    /// A command that must run alone is in the device.
     exclusive: bool,
     foreground_streak: u32,
     foreground_in_device: usize,
@@ -167,19 +156,19 @@ struct State {
     foreground_seen: SimTime,
     /// Requests other than TRIMs, waiting or in the device.
     requests: u32,
-    /// Since when there have been some.
+    /// Since when `requests` has not been zero.
     requests_since: SimTime,
     request_seen: SimTime,
-    /// Requests other than TRIMs that have completed.
+    /// Completed requests other than TRIMs.
     requests_done: u64,
-    /// What completed so far; [`Counts::waited`] without the time since `waiting_since`.
+    /// Counts of what has completed. [`Counts::waited`] lacks the time since `waiting_since`.
     counts: Counts,
-    /// Requests for which a task waits, and since when there are some.
+    /// Requests for which a task waits, and since when there have been some.
     waiting: u32,
     waiting_since: SimTime,
-    /// When the last of them had been served.
+    /// When the last of them was served.
     waiting_seen: SimTime,
-    /// Throttles write-back and TRIMs; with it, all requests are in the foreground queue.
+    /// Throttles write-back and TRIMs. With it, all requests are in the foreground queue.
     throttle: Option<WriteThrottle>,
     /// TRIMs that the throttle has not let into the queue yet.
     held_trims: VecDeque<Request>,
@@ -187,7 +176,7 @@ struct State {
 }
 
 impl State {
-    /// Queues a foreground request, or holds a TRIM until the throttle lets it go. None overtakes those held.
+    /// Queues a foreground request, or holds a TRIM until the throttle lets it go. Held TRIMs keep their order.
     fn submit(&mut self, request: Request) {
         if self.throttle.is_none() || !request.command.is_trim() {
             return self.enter(request);
@@ -212,7 +201,7 @@ impl State {
     fn enter(&mut self, request: Request) {
         if !request.command.is_trim() {
             if self.requests == 0 {
-                // One that a target held back was queued while others were served.
+                // A request that a target held back was queued while others were served.
                 self.requests_since = request.queued.max(self.request_seen);
             }
             self.requests += 1;
@@ -237,23 +226,19 @@ impl State {
     }
 }
 
-/// Load on a device other than TRIMs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
-    /// Requests in the device or waiting for it.
     pub requests: u32,
-    /// How long there have been none; zero while there are some.
+    /// How long there have been no requests; zero while there are some.
     pub quiet: SimDuration,
-    /// Requests that have completed, as they were submitted: before they merged.
+    /// Requests that have completed, counted as they were submitted: before merging.
     pub done: u64,
 }
 
-/// What a host sees in `/sys/block/DEVICE/stat` and `/proc/pressure/io`.
+/// Counts that a host sees in `/sys/block/DEVICE/stat` and `/proc/pressure/io`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Reads and writes completed.
     pub served: Served,
-    /// Requests in the device, including TRIMs.
     pub in_device: u64,
     /// Time in which some task waited for a read, a synchronous write or a flush.
     pub waited: SimDuration,
@@ -271,12 +256,11 @@ struct Inner {
     target: RefCell<Option<Rc<Target>>>,
 }
 
-/// A device with its request queue; cheap to clone, all clones are the same queue.
+/// A device with its request queue. Cheap to clone: all clones are the same queue.
 #[derive(Clone)]
 pub struct BlockQueue(Rc<Inner>);
 
 impl BlockQueue {
-    /// A queue in front of a drive, or of a device without faults.
     pub fn new(sim: &Sim, drive: impl Into<Drive>, config: QueueConfig) -> Self {
         let drive = drive.into();
         Self(Rc::new(Inner {
@@ -295,32 +279,29 @@ impl BlockQueue {
         }))
     }
 
-    /// The simulation that this queue lives in.
     pub fn sim(&self) -> &Sim {
         &self.0.sim
     }
 
-    /// Sets what a file system writes from now on, for a drive that compresses.
+    /// Sets the content that a file system writes from now on, for a drive that compresses.
     pub(crate) fn set_content(&self, content: Content) {
         self.0.content.set(content);
     }
 
-    /// How many commands the drive takes at once, and which run alone.
     pub(crate) fn admission(&self) -> Admission {
         self.0.admission
     }
 
-    /// Reads the device's state: statistics, mapping, configuration.
+    /// Looks at the device's state: statistics, mapping, configuration.
     pub fn with_ssd<T>(&self, look: impl FnOnce(&Ssd) -> T) -> T {
         look(self.0.drive.borrow().ssd())
     }
 
-    /// Changes the device, bypassing its command interface: the oracle of `ideal`.
+    /// Changes the device past its commands, as the oracle of `ideal` does.
     pub fn with_ssd_mut<T>(&self, change: impl FnOnce(&mut Ssd) -> T) -> T {
         change(self.0.drive.borrow_mut().ssd_mut())
     }
 
-    /// The drive with its firmware.
     pub fn drive(&self) -> std::cell::Ref<'_, Drive> {
         self.0.drive.borrow()
     }
@@ -330,12 +311,12 @@ impl BlockQueue {
         Rc::into_inner(self.0).map(|inner| inner.drive.into_inner())
     }
 
-    /// Erases the device, bypassing the queue. Returns the time at which it is done.
+    /// Erases the device, bypassing the queue. Returns when it is done.
     pub fn secure_erase(&self) -> SimTime {
         self.0.drive.borrow_mut().secure_erase(self.0.sim.now())
     }
 
-    /// Passes every command from now on to `tracer` (`None` stops tracing), as blktrace does.
+    /// Passes every command from now on to `tracer`, as blktrace does; `None` stops tracing.
     pub fn trace(&self, tracer: Option<Tracer>) {
         *self.0.tracer.borrow_mut() = tracer;
     }
@@ -346,17 +327,17 @@ impl BlockQueue {
         }
     }
 
-    /// Reads `range`; returns when the data are there.
+    /// Reads `range`, and waits until the data are there.
     pub async fn read(&self, range: UnitRange) {
         self.foreground(self.split(range).map(Command::Read)).await;
     }
 
-    /// Writes `range` in the foreground; returns when the device has acknowledged all of it.
+    /// Writes `range` in the foreground, and waits until the device has acknowledged all of it.
     pub async fn write(&self, range: UnitRange) {
         self.foreground(self.split(range).map(|piece| Command::Write(piece, self.0.content.get()))).await;
     }
 
-    /// Writes `range` as a journal does: block by block, which then merge.
+    /// Writes `range` as a journal does: block by block. The blocks then merge.
     pub(crate) async fn write_by_block(&self, range: UnitRange) {
         let commands = self.split(range).map(|piece| Command::Write(piece, self.0.content.get()));
         let enter = |queue: &Self, request: Request| {
@@ -366,13 +347,12 @@ impl BlockQueue {
         self.submitted(commands, enter).await;
     }
 
-    /// Empties the device's write cache.
     pub async fn flush(&self) {
         self.foreground(std::iter::once(Command::Flush)).await;
     }
 
-    /// Empties the write cache before a write that asks for it (`REQ_PREFLUSH`). Below the device mapper of Linux 6.12 a
-    /// drive without FUA then gets two flushes.
+    /// Empties the write cache before a write that asks for it (`REQ_PREFLUSH`). Below the device mapper of Linux 6.12
+    /// a drive without FUA then gets two flushes.
     pub(crate) async fn flush_ahead(&self) {
         self.flush().await;
         if self.target().is_some() {
@@ -380,14 +360,14 @@ impl BlockQueue {
         }
     }
 
-    /// Empties the write cache behind a write that must be durable (`REQ_FUA`). For the file system and a target that is
+    /// Empties the write cache after a write that must be durable (`REQ_FUA`). File system and target see that flush as
     /// a part of the write.
     pub(crate) async fn flush_behind(&self) {
         let enter = |queue: &Self, request: Request| queue.route(Request { bios: 0, ..request });
         self.submitted([Command::Flush], enter).await;
     }
 
-    /// Discards `ranges`, submitted together; returns when the device has acknowledged all commands.
+    /// Discards `ranges`, submitted together, and waits until the device has acknowledged all commands.
     pub async fn trim(&self, ranges: &[UnitRange]) {
         self.foreground(self.trim_commands(ranges)).await;
     }
@@ -397,14 +377,13 @@ impl BlockQueue {
         commands.into_iter().map(Command::Trim).collect()
     }
 
-    /// Discards `ranges` in as few commands as the device's limits allow, for a policy that fills its commands; Linux
+    /// Discards `ranges` in as few commands as the device's limits allow, for a policy that fills its commands. Linux
     /// does so only on NVMe. Returns how long the device took, without the time in the queue.
     pub(crate) async fn trim_as_one(&self, ranges: &[UnitRange]) -> SimDuration {
         let commands = discard::filled_commands(&self.0.drive.borrow().ssd().config().trim, ranges);
         self.foreground(commands.into_iter().map(Command::Trim)).await
     }
 
-    /// Current load on the device other than TRIMs.
     pub fn load(&self) -> Load {
         let state = self.0.state.borrow();
         let requests = state.requests;
@@ -412,7 +391,6 @@ impl BlockQueue {
         Load { requests, quiet, done: state.requests_done }
     }
 
-    /// What a host counts, from the start on.
     pub fn counts(&self) -> Counts {
         let state = self.0.state.borrow();
         let until_now = |is: bool, since| if is { self.0.sim.now().since(since) } else { SimDuration::ZERO };
@@ -514,7 +492,7 @@ impl BlockQueue {
         }
     }
 
-    /// Splits `range` into pieces that fit a request.
+    /// Splits `range` into pieces that fit in a request.
     pub fn split(&self, range: UnitRange) -> impl Iterator<Item = UnitRange> + use<> {
         range.pieces(self.0.config.max_request.units_floor().max(1))
     }
@@ -587,7 +565,6 @@ impl BlockQueue {
         self.dispatch();
     }
 
-    /// Passes a request to the target, if there is one and the request concerns it.
     fn route(&self, request: Request) {
         let written = match &request.command {
             Command::Write(range, _) => *range,
@@ -608,7 +585,7 @@ impl BlockQueue {
         self.0.state.borrow_mut().submit(request);
     }
 
-    /// Hands requests to the device until it or the rules allow no more.
+    /// Hands requests to the device until the device or the rules allow no more.
     fn dispatch(&self) {
         while let Some(request) = self.next_request() {
             self.note(Stage::Dispatched, &request.command);
@@ -669,7 +646,7 @@ impl BlockQueue {
         state.background.pop_front()
     }
 
-    /// Tells the throttle of a completed request. Returns whether to wake tasks that wait to queue write-back.
+    /// Tells the throttle of a completed request. Returns true if tasks that wait to queue write-back must be woken.
     fn tell_throttle(&self, request: &Request) -> bool {
         let now = self.0.sim.now();
         let state = &mut *self.0.state.borrow_mut();

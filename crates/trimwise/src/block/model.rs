@@ -12,7 +12,6 @@ use crate::content::{Content, Stored};
 use crate::engine::Event;
 use crate::units::{Bytes, Lpn, SimDuration, SimTime};
 
-/// A modelled device with its queue, in virtual time.
 pub struct ModelDevice {
     queue: BlockQueue,
     facts: DeviceFacts,
@@ -23,7 +22,6 @@ pub struct ModelDevice {
 }
 
 impl ModelDevice {
-    /// The device behind `queue`, under the given name.
     pub fn new(queue: BlockQueue, name: impl Into<String>) -> Self {
         let facts = queue.with_ssd(|ssd| {
             let trim = &ssd.config().trim;
@@ -51,7 +49,6 @@ impl ModelDevice {
         self
     }
 
-    /// The queue that operations go through.
     pub fn queue(&self) -> &BlockQueue {
         &self.queue
     }

@@ -24,20 +24,15 @@ use crate::units::{Bytes, Lba, Lpn, SECTOR_BYTES, SectorRange, SimTime, UNIT_BYT
 
 const UNIT_SECTORS: u64 = UNIT_BYTES / SECTOR_BYTES;
 
-/// A host's request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Read sectors.
     Read(SectorRange),
-    /// Write sectors, with this kind of data.
     Write(SectorRange, Content),
-    /// Declare these sectors unneeded; units named only in part stay as they are.
+    /// Declare these sectors unneeded. Units named only in part stay as they are.
     Discard(Vec<SectorRange>),
-    /// Make sectors read as zeros.
     WriteZeroes {
-        /// The sectors.
         sectors: SectorRange,
-        /// Whether they may be trimmed, if the drive then promises zeros.
+        /// The sectors may be trimmed, if the drive then promises zeros.
         may_unmap: bool,
     },
     /// Make all completed writes survive a power loss.
@@ -54,69 +49,53 @@ impl Request {
     }
 }
 
-/// Why a request was refused; the host gets an I/O error.
+/// Why a request was refused. The host gets an I/O error.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum PortError {
-    /// The request reaches beyond the end of the drive.
     #[error(
         "{} sectors from sector {} lie outside a drive of {size_sectors} sectors",
         .sectors.sectors, .sectors.first.0
     )]
-    OutOfRange {
-        /// The range of the request.
-        sectors: SectorRange,
-        /// The drive's size.
-        size_sectors: u64,
-    },
-    /// A discard for a drive without TRIM.
+    OutOfRange { sectors: SectorRange, size_sectors: u64 },
     #[error("the drive does not support TRIM")]
     NoTrim,
 }
 
-/// Limits for a host's requests; Linux has these under `/sys/block/DEV/queue`.
+/// Limits of a host's requests. Linux has them under `/sys/block/DEV/queue`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortLimits {
     /// Longest discard, all of its ranges together; 0 if the drive does not support TRIM.
     pub discard_max_sectors: u32,
-    /// Maximum number of ranges in a discard.
     pub discard_max_ranges: u32,
     /// Only whole, aligned granules of this size are freed.
     pub discard_granularity_sectors: u32,
     /// Requests in the drive at once.
     pub queue_depth: u32,
-    /// Whether a completed write may be lost in a power failure until a flush.
+    /// A completed write may be lost in a power failure until a flush.
     pub volatile_cache: bool,
 }
 
 counters! {
-    /// Counts of a host's requests.
     PortCounts {
-        /// Read requests.
         reads: u64,
-        /// Bytes read.
         read_bytes: u64,
         /// Write requests, including those of zeros.
         writes: u64,
-        /// Bytes written.
         written_bytes: u64,
-        /// Flush requests.
         flushes: u64,
         /// Discard requests, one command each, including writes of zeros that became one.
         discards: u64,
-        /// Ranges in discard requests.
         discard_ranges: u64,
-        /// Bytes in the ranges of discard requests.
         discarded_bytes: u64,
     }
 }
 
-/// A drive as seen through its cable.
 #[derive(Clone, Debug)]
 pub struct Port {
     drive: Drive,
     admission: Admission,
     in_drive: BinaryHeap<Reverse<SimTime>>,
-    /// When the last request was admitted; the next is admitted no earlier.
+    /// When the last request was admitted. The next is admitted no earlier.
     admitted: SimTime,
     exclusive_until: SimTime,
     busy_until: SimTime,
@@ -124,7 +103,6 @@ pub struct Port {
 }
 
 impl Port {
-    /// The port of a drive.
     pub fn new(drive: impl Into<Drive>) -> Self {
         let mut drive = drive.into();
         drive.watch_destroyed();
@@ -139,42 +117,37 @@ impl Port {
         }
     }
 
-    /// The drive.
     pub fn drive(&self) -> &Drive {
         &self.drive
     }
 
-    /// The drive, to change it past its commands.
     pub(crate) fn drive_mut(&mut self) -> &mut Drive {
         &mut self.drive
     }
 
-    /// How many requests the drive takes at once, and which run alone.
     pub(crate) fn admission(&self) -> Admission {
         self.admission
     }
 
-    /// Its size.
     pub fn size(&self) -> Bytes {
         Bytes::from_units(self.drive.ssd().capacity_units())
     }
 
     /// Runs, and counts, the drive's background work up to `now`.
     pub fn catch_up(&mut self, now: SimTime) {
-        // Requests admitted beyond its queue depth may have taken it further already.
+        // Requests admitted beyond its queue depth may have taken the drive further already.
         if now >= self.admitted {
             self.drive.ssd_mut().catch_up(now);
             self.admitted = now;
         }
     }
 
-    /// The counts so far.
     pub fn counts(&self) -> PortCounts {
         self.counts
     }
 
-    /// Limits for a host's requests, as Linux's drivers set them for the drive's link: libata and sd offer one range
-    /// per discard, which may fill a whole command; NVMe merges ranges (`max_discard_segments`).
+    /// Returns the limits of a host's requests as Linux's drivers set them for the drive's link. libata and sd offer
+    /// one range per discard, which may fill a whole command; NVMe merges ranges (`max_discard_segments`).
     pub fn limits(&self) -> PortLimits {
         let config = self.drive.ssd().config();
         let trim = &config.trim;
@@ -185,7 +158,7 @@ impl Port {
             () if merges => per_range,
             () => per_range.saturating_mul(trim.max_ranges.max(1).into()),
         };
-        // Linux counts the sectors and the bytes of a request in 32 bits; it stays below 4 GiB and on whole units.
+        // Linux counts the sectors and the bytes of a request in 32 bits. Stay below 4 GiB and on whole units.
         let most = u64::from(u32::MAX) / SECTOR_BYTES / UNIT_SECTORS * UNIT_SECTORS;
         PortLimits {
             discard_max_sectors: sectors.min(most) as u32,
@@ -201,10 +174,8 @@ impl Port {
         self.drive.take_destroyed()
     }
 
-    /// Submits a request at `now` and returns when it will complete. `now` must not decrease.
-    ///
-    /// # Errors
-    /// [`PortError`]; nothing was done then.
+    /// Submits a request at `now`, which must not decrease. Returns when it will complete. A refused request changes
+    /// nothing.
     pub fn submit(&mut self, now: SimTime, request: &Request) -> Result<SimTime, PortError> {
         self.check(request)?;
         let exclusive = self.admission.runs_alone(request.kind());
@@ -308,13 +279,12 @@ impl Port {
     }
 }
 
-/// Whole units, or some sectors of one unit.
 pub(crate) enum Piece {
     Whole(UnitRange),
     Part(SectorRange),
 }
 
-/// Splits a run of sectors as a drive needs it: the rest of a unit, whole units, the beginning of a unit.
+/// Splits a run of sectors as a drive needs it: the end of a unit, whole units, the beginning of a unit.
 pub(crate) fn pieces(sectors: SectorRange) -> impl Iterator<Item = Piece> {
     let (start, end) = (sectors.first.0, sectors.first.0 + sectors.sectors);
     let first_whole = start.next_multiple_of(UNIT_SECTORS).min(end);

@@ -1,14 +1,15 @@
-//! A device-mapper target between a file system and its device, as `kernel/dm-trim` is: lazy TRIM below any file system.
+//! A device-mapper target between a file system and its device, as `kernel/dm-trim` is: lazy TRIM below any file
+//! system.
 //!
-//! A discard is complete once it is in the pending set. A write takes its range out of the set, and one over a discard
-//! in flight waits for that discard alone. Nothing else waits: no read, and no flush, because a discard promises nothing.
-//! When and what is issued is up to any [`Governor`].
+//! A discard is complete once it is in the pending set. A write takes its range out of the set; a write over a discard
+//! in flight waits for that discard alone. Nothing else waits: no read, and no flush, because a discard promises
+//! nothing. Any [`Governor`] decides what is issued, and when.
 //!
-//! **Architecture invariant:** a TRIM of the target is of what nobody wrote since it was discarded: what is issued is a
-//! token out of the pending set, or, if the set is full, a discard as it comes; a write withdraws its range first, and
-//! no write reaches the device while a discard of the same units is in flight.
+//! **Architecture invariant:** the target never trims data written after their discard. It issues only tokens out of
+//! the pending set, or, if the set is full, a discard as it comes; a write withdraws its range first, and no write
+//! reaches the device while a discard of the same units is in flight.
 //!
-//! Here the target also knows how much of the device is in use, for policies that ask: what is mapped, but not pending.
+//! The target also knows how much of the device is in use, for policies that ask: what is mapped, but not pending.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -21,12 +22,10 @@ use crate::policy::{
 };
 use crate::units::{Lpn, SimDuration, UnitRange};
 
-/// How long an unmount waits for what is pending (`drain_ms=`). The rest is dropped.
+/// How long an unmount waits for pending discards (`drain_ms=`). The rest is dropped.
 const DRAIN: SimDuration = SimDuration::from_secs(1);
 
-/// Called with what the device was told of.
 type OnTold = Box<dyn Fn(UnitRange)>;
-/// Sends a write that had to wait.
 type Send = Box<dyn FnOnce(&BlockQueue)>;
 
 pub(super) struct Target {
@@ -46,7 +45,6 @@ struct Flying {
     waiters: Vec<(UnitRange, Send)>,
 }
 
-/// A deliberate fault of the target, for the crash checker to find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetFault {
     /// A write does not take its range out of the pending set.
@@ -56,7 +54,6 @@ pub enum TargetFault {
 }
 
 impl Target {
-    /// Writes that wait for a discard.
     fn waiting(&self) -> usize {
         self.flying.borrow().iter().map(|flying| flying.waiters.len()).sum()
     }
@@ -71,7 +68,7 @@ impl Target {
         self.fault.get() == Some(fault)
     }
 
-    /// Sends a write of `range`, now or when the discard ends that is in its way.
+    /// Sends a write of `range`, now or when the discard in its way has ended.
     pub fn write(&self, queue: &BlockQueue, range: UnitRange, send: impl FnOnce(&BlockQueue) + 'static) {
         if !self.has_fault(TargetFault::KeepsWhatIsWritten) {
             self.policy.withdraw(range);
@@ -88,12 +85,12 @@ impl Target {
         }
     }
 
-    /// Takes a discard; it completes at once unless the policy issues within commits.
+    /// Takes a discard. It completes at once unless the policy issues within commits.
     pub fn discard(self: &Rc<Self>, queue: &BlockQueue, ranges: &[UnitRange], on_done: Vec<OnDone>) {
         let host = Host { queue: queue.clone(), target: Rc::clone(self) };
         let end = move || on_done.into_iter().for_each(|on_done| on_done(SimDuration::ZERO));
         if self.policy.pending_count() >= EXTENTS_MAX {
-            // There is no memory for it: it goes to the device at once (`full=pass`).
+            // There is no memory for it, so it goes to the device at once (`full=pass`).
             let ranges = host.take_off(&self.policy.passed_through(ranges));
             queue.sim().spawn(async move {
                 host.fly(ranges).await;
@@ -111,7 +108,6 @@ impl Target {
     }
 }
 
-/// The target as a host of policies.
 #[derive(Clone)]
 struct Host {
     queue: BlockQueue,
@@ -119,12 +115,12 @@ struct Host {
 }
 
 impl Host {
-    /// Has the device discard `ranges`, which no write reaches meanwhile.
+    /// Makes the device discard `ranges`. Meanwhile no write reaches them.
     async fn issue(&self, ranges: &[UnitRange]) {
         self.fly(self.take_off(ranges)).await;
     }
 
-    /// From now on writes wait for these ranges: at once when they are taken out of the set.
+    /// Makes writes of these ranges wait, as soon as the ranges are taken out of the set.
     fn take_off(&self, ranges: &[UnitRange]) -> Rc<[UnitRange]> {
         let ranges: Rc<[UnitRange]> = ranges.into();
         let flying = Flying { ranges: Rc::clone(&ranges), waiters: Vec::new() };
@@ -142,7 +138,7 @@ impl Host {
         if let Some(on_told) = &*self.target.on_told.borrow() {
             ranges.iter().for_each(|&range| on_told(range));
         }
-        // As if they came only now: they may meet another discard, or what was discarded since.
+        // Treat the waiting writes as if they came only now: they may meet another discard, or a range discarded since.
         for (range, send) in landed.into_iter().flat_map(|flying| flying.waiters) {
             self.target.write(&self.queue, range, send);
         }
@@ -202,7 +198,7 @@ impl PolicyHost for Host {
             if policy.is_stopped() {
                 return;
             }
-            // All that is known to be free is what was discarded; what was dropped is free, too.
+            // Only discarded space is known to be free. Dropped discards are free too.
             policy.catch_up(&host);
             let (mut at, mut units) = (range.start, 0);
             while !policy.is_stopped()
@@ -226,8 +222,8 @@ impl PolicyHost for Host {
 }
 
 impl BlockQueue {
-    /// Puts a target with this policy over the device, on a host with this kernel, until it is removed. Takes the place
-    /// of no other.
+    /// Puts a target with this policy over the device, on a host with this kernel, until it is removed. There must be
+    /// no other target.
     pub fn put_target(&self, governor: Box<dyn Governor>, kernel: DiscardGeneration) {
         let event = || Event::new(self.sim());
         let target = Rc::new(Target {
@@ -259,7 +255,7 @@ impl BlockQueue {
         }
     }
 
-    /// Where the blocks went that were discarded, if there is a target.
+    /// Accounts for all discarded blocks; `None` without a target.
     pub(crate) fn ledger_below(&self) -> Option<Ledger> {
         self.target().map(|target| target.policy.ledger())
     }
@@ -272,7 +268,7 @@ impl BlockQueue {
         }
     }
 
-    /// Removes the target, if there is one. Issues what is pending for a second, and drops the rest. Returns the units
+    /// Removes the target, if there is one. Issues pending discards for a second, and drops the rest. Returns the units
     /// of which the device was never told.
     pub(crate) async fn remove_target(&self) -> u64 {
         let Some(target) = self.target() else { return 0 };

@@ -16,16 +16,15 @@ const WINDOW_NS: u64 = 100_000_000;
 const WRITES_MIN: u32 = 3;
 /// `RWB_UNKNOWN_BUMP`: number of windows without evidence after which the depth returns by a step.
 const UNKNOWN_MAX: u32 = 5;
-/// How long a pause of a writer counts (`wb_recent_wait`).
+/// How long a writer's pause counts (`wb_recent_wait`).
 const RECENT: SimDuration = SimDuration::from_secs(1);
 
-/// Settings of the throttle for a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteThrottleConfig {
     /// Maximum latency of the fastest read of a window (`wbt_lat_usec`: 75 ms for drives that Linux takes for rotating,
     /// such as virtio drives; 2 ms for others).
     pub read_latency_max: SimDuration,
-    /// Requests that fit into the queue (`nr_requests`), at least 1.
+    /// Requests that fit in the queue (`nr_requests`), at least 1.
     pub queue_depth: u64,
 }
 
@@ -44,7 +43,7 @@ pub(crate) struct WriteThrottle {
     is_deepest: bool,
     unknown: u32,
     window: Window,
-    /// Issue time of the watched read in flight: the first one issued while none was watched.
+    /// When the watched read in flight was issued. The first read issued while none is watched becomes the watched one.
     watched_read: Option<SimTime>,
     paused: Option<SimTime>,
     in_flight: u64,
@@ -113,7 +112,7 @@ impl WriteThrottle {
         }
     }
 
-    /// Notes that a write-back request is done. Returns whether to wake tasks waiting for queue space.
+    /// Notes that a write-back request is done. Returns true if tasks waiting for queue space must be woken.
     pub fn completed(&mut self, now: SimTime) -> bool {
         self.in_flight -= 1;
         let limit = if self.has_paused(now) { self.normal() } else { 0 };

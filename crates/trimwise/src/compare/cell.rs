@@ -35,20 +35,15 @@ use crate::workload::timed::Timed;
 /// Idle time between ageing and the workload: a multiple of any drive's idle threshold.
 pub const SETTLING: SimDuration = SimDuration::from_secs(10);
 
-/// The same for a drive in long use: time enough for any drive to work off all that it does when idle. A shorter rest
-/// would leave a large drive with fewer free blocks for its size than a small one.
+/// Idle time for a drive in long use: enough for any drive to do all that it does when idle. A shorter rest would leave
+/// a large drive with fewer free blocks for its size than a small one.
 const LONG_SETTLING: SimDuration = SimDuration::from_secs(600);
 
-/// What runs.
 #[derive(Clone, Debug)]
 pub enum Workload {
-    /// PostMark.
     Postmark(PostmarkConfig),
-    /// A benchmark that times one operation.
     Timed(Timed),
-    /// A named application, or a fio job.
     Program(Program),
-    /// A workload of the caller's.
     Own(Arc<dyn OwnWorkload>),
 }
 
@@ -76,36 +71,28 @@ impl From<Timed> for Workload {
     }
 }
 
-/// Everything that a run depends on; [`run_cell`] has an example.
+/// Everything on which a run depends. [`run_cell`] has an example.
 #[derive(Clone, Debug)]
 pub struct CellSpec {
-    /// Name of the device, for the result.
     pub device: String,
-    /// The device.
     pub ssd: SsdConfig,
-    /// Faults of its firmware.
     pub faults: Faults,
-    /// The policy.
     pub policy: Policy,
-    /// The workload.
     pub workload: Workload,
-    /// The host.
     pub host: HostConfig,
-    /// How the file system is made.
     pub format: FormatOptions,
-    /// If given, the workload is spread over days; then `policy` is that of the trimmer
-    /// ([`Trimmer::policy`](crate::policy::Trimmer::policy)). PostMark and programs are spread; a workload of the caller's
-    /// keeps its own times. One that times one operation is refused.
+    /// Spread the workload over days; then `policy` is that of the trimmer
+    /// ([`Trimmer::policy`](crate::policy::Trimmer::policy)). PostMark and programs are spread; a workload of the
+    /// caller's keeps its own times. A workload that times one operation is refused.
     pub days: Option<DaysSpec>,
-    /// If given, the file system is first aged: filled, then emptied to this utilization, under the policy.
+    /// Age the file system first: fill it, then empty it to this utilization, under the policy.
     pub utilization_percent: Option<u64>,
-    /// Whether ageing goes on, at that utilization, until all flash beyond what is in use was written once more: then the
-    /// drive copies from the first write on, as one in long use. Otherwise it first uses up its spare flash.
+    /// Continue ageing at that utilization until all flash beyond the space in use was written once more. The drive
+    /// then copies from the first write on, as a drive in long use does. Otherwise it first uses up its spare flash.
     pub long_in_use: bool,
-    /// The repetition. It sets the phase of the commit timer at which the workload begins, and the seed of ageing and of
-    /// the workload: the two causes for which repetitions differ.
+    /// The repetition. It sets the phase of the commit timer at which the workload begins, and the seed of ageing and
+    /// of the workload: the two causes for which repetitions differ.
     pub rep: u32,
-    /// The seed of the run.
     pub seed: u64,
 }
 
@@ -133,7 +120,7 @@ impl CellSpec {
         self.seed ^ (u64::from(self.rep) << 32)
     }
 
-    /// What ageing writes after it has filled the file system once.
+    /// Bytes that ageing writes after it has filled the file system once.
     fn turned_over(&self, percent: u64) -> Result<Bytes, ConfigError> {
         let in_use = self.ssd.capacity_bytes / 100 * percent.min(100);
         Ok(if self.long_in_use { Bytes(self.ssd.physical_bytes()? - in_use) } else { Bytes(0) })
@@ -152,7 +139,7 @@ impl CellSpec {
     }
 }
 
-/// Delay of the workload after the mount: repetitions are spread over the commit interval by the golden ratio, so that
+/// Delay of the workload after the mount. Repetitions are spread over the commit interval by the golden ratio, so that
 /// any number of them covers it evenly.
 pub fn commit_phase(rep: u32) -> SimDuration {
     const GOLDEN_NS: u64 = 3_090_169_944; // 5 s / 1.618...
@@ -160,23 +147,17 @@ pub fn commit_phase(rep: u32) -> SimDuration {
     SimDuration::from_nanos(u64::from(rep) * GOLDEN_NS % COMMIT_NS)
 }
 
-/// The reason for which a cell has no result.
 #[derive(Debug, Error)]
-#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum CellError {
-    /// The device's numbers contradict each other.
     #[error(transparent)]
     Device(#[from] ConfigError),
-    /// The file system does not fit.
+    /// The file system does not fit on the device.
     #[error(transparent)]
     Format(#[from] FormatError),
-    /// The workload names a location that the model does not have.
     #[error(transparent)]
     Location(#[from] LocationError),
-    /// The ageing step failed.
     #[error("ageing: {0}")]
     Ageing(#[from] FileError),
-    /// The workload failed.
     #[error("{device}, policy {policy}: {source}")]
     Workload { device: String, policy: String, source: Box<RunError> },
     /// A workload other than PostMark failed.
@@ -198,7 +179,6 @@ pub enum CellError {
 }
 
 impl CellError {
-    /// Returns true if the run was stopped before its end.
     pub fn is_stopped(&self) -> bool {
         matches!(self, Self::Standstill { source, .. } if source.why == Standstill::Stopped)
     }
@@ -225,7 +205,7 @@ pub fn run_cell(spec: &CellSpec, progress: Box<dyn FnMut(Progress)>) -> Result<C
     run_cell_until(spec, Arc::default(), progress)
 }
 
-/// Does the same until `stop` is raised, which ends the run soon with [`CellError::is_stopped`].
+/// Runs one cell as [`run_cell`] does, until `stop` is raised. That ends the run soon with [`CellError::is_stopped`].
 pub fn run_cell_until(
     spec: &CellSpec,
     stop: Arc<AtomicBool>,
@@ -240,7 +220,7 @@ pub fn run_cell_until(
 }
 
 /// Runs several repetitions one after the other on the same device, each with a new file system, as a benchmark on a
-/// real drive would. Calls `after_each` after each.
+/// real drive would. Calls `after_each` after each of them.
 pub fn run_in_turn(spec: &CellSpec, reps: u32, after_each: &dyn Fn()) -> Result<Vec<Cell>, CellError> {
     let sim = Sim::new();
     let queue = BlockQueue::new(&sim, Drive::new(&spec.ssd, spec.faults, spec.seed)?, spec.host.queue);
@@ -295,9 +275,6 @@ async fn run_on(
 }
 
 /// Audits the file system, unmounts it, and audits the device.
-///
-/// # Errors
-/// [`CellError::Audit`] if either has lost count.
 pub async fn audited(fs: Ext4, device: &str, policy: &dyn fmt::Display) -> Result<Volume, CellError> {
     let audit = |what| CellError::Audit { device: device.to_owned(), policy: policy.to_string(), what };
     fs.audit().map_err(audit)?;
@@ -356,7 +333,7 @@ async fn run_own(fs: &Ext4, spec: &CellSpec, own: &dyn OwnWorkload) -> Result<Ce
     Ok(finished(cell, gauge, days, None).await)
 }
 
-/// Its tasks are tasks of the engine. What the workload leaves is removed when its figures are taken.
+/// Runs a program, whose tasks are tasks of the engine. Its remaining files are removed when its figures are taken.
 async fn run_program(fs: &Ext4, spec: &CellSpec, program: &Program) -> Result<Cell, CellError> {
     let failed = |source| spec.file_failed(source);
     fs.queue().set_content(Content::new(program.content(), 0));
@@ -370,7 +347,7 @@ async fn run_program(fs: &Ext4, spec: &CellSpec, program: &Program) -> Result<Ce
         None => session,
     });
     let ends = joined(run_tasks(fs, &session).await).map_err(failed)?;
-    // What is freed counts from its commit on, and ext4's first may be 5 s away.
+    // Freed space counts from its commit on, and ext4's first may be 5 s away.
     let is_uncommitted = ends.iter().any(TaskEnd::frees) && !gauge.has_freed(fs);
     if is_uncommitted {
         fs.sync().await.map_err(failed)?;
@@ -385,7 +362,6 @@ async fn run_program(fs: &Ext4, spec: &CellSpec, program: &Program) -> Result<Ce
     Ok(cell)
 }
 
-/// Runs the tasks of a session, each as a task of the engine.
 pub async fn run_tasks(fs: &Ext4, session: &Rc<Session>) -> Vec<Result<TaskEnd, FileError>> {
     let sim = fs.queue().sim().clone();
     let (sender, ended) = (Rc::new(RefCell::new(Vec::new())), Event::new(&sim));
@@ -404,7 +380,7 @@ pub async fn run_tasks(fs: &Ext4, session: &Rc<Session>) -> Vec<Result<TaskEnd, 
     sender.take()
 }
 
-/// Watches the device until the TRIMs of what was removed are issued; removing the rest afterwards does not count. A
+/// Watches the device until the TRIMs of the removed file are issued; removing the rest afterwards does not count. A
 /// workload that fills the file system begins to measure when the policy has nothing left to do.
 async fn run_timed(fs: &Ext4, spec: &CellSpec, timed: Timed) -> Result<Cell, CellError> {
     let failed = |source| spec.file_failed(source);

@@ -9,7 +9,7 @@
 //!    since erases vary between repetitions as durations do, or by less than one per cent. Where erases differ by less
 //!    than three superblocks, units programmed count instead.
 //! 4. If the baseline is among them, it wins: a mount option should not be changed without a benefit. A caller may name
-//!    others that win in the same way, the first of them that is among the rest.
+//!    others that win in the same way; the first of them that remains wins.
 //! 5. Otherwise the lowest median wins, as the best estimate available. The verdict names those that it could not tell
 //!    apart.
 //!
@@ -28,24 +28,22 @@ pub(crate) const SPEED_INDIFFERENCE: f64 = 0.005;
 /// Difference in wear below which policies count as equally gentle: one per cent.
 pub(crate) const WEAR_INDIFFERENCE: f64 = 0.01;
 
-/// The recommended policy, and those that come close.
 pub struct Choice<'s, 'a> {
     pub chosen: &'s PolicySummary<'a>,
-    /// Whether it has the lowest median of those that are not told apart from it.
+    /// The recommended policy has the lowest median of those that are not told apart from it.
     is_fastest: bool,
-    /// Not told apart from it, neither in speed nor in wear.
+    /// Policies not told apart from it, neither in speed nor in wear.
     alike: Vec<&'s PolicyId>,
-    /// As fast as the fastest, but they wear the flash more.
+    /// Policies as fast as the fastest that wear the flash more.
     rougher: Vec<&'s PolicyId>,
 }
 
 impl<'s, 'a> Choice<'s, 'a> {
-    /// A choice that was made elsewhere.
     pub fn of(chosen: &'s PolicySummary<'a>) -> Self {
         Self { chosen, is_fastest: false, alike: Vec::new(), rougher: Vec::new() }
     }
 
-    /// The sentence about the others; empty if there is nothing to say.
+    /// A sentence about the other policies; empty if there is nothing to say.
     pub fn others(&self, baseline: &PolicyId) -> String {
         let mut sentences = Vec::new();
         if !self.alike.is_empty() && self.chosen.policy != baseline {
@@ -68,7 +66,6 @@ impl<'s, 'a> Choice<'s, 'a> {
     }
 }
 
-/// Names in a sentence.
 fn listed(policies: &[&PolicyId]) -> String {
     let quoted: Vec<String> = policies.iter().map(|name| format!("`{name}`")).collect();
     match quoted.split_last() {
@@ -77,7 +74,7 @@ fn listed(policies: &[&PolicyId]) -> String {
     }
 }
 
-/// Chooses on one device by the rule above; a bound only if nothing else ran.
+/// Chooses on one device by the rule above. A bound is chosen only if nothing else ran.
 pub fn choose<'s, 'a>(device: &'s DeviceSummary<'a>, preferred: &[&PolicyId]) -> Option<Choice<'s, 'a>> {
     let usable = device.policies.iter().filter(|p| !p.bound && !p.unswept);
     let fastest = fastest(usable).or(device.policies.first())?;
@@ -109,7 +106,7 @@ fn is_as_fast(time: &Sample, fastest: &Sample) -> bool {
     !told_apart(&compare(time, fastest), SPEED_INDIFFERENCE)
 }
 
-/// For each whether it cannot be told apart from the one that wears the flash least.
+/// For each, returns true if it cannot be told apart from the one that wears the flash least.
 fn gentle(wears: &[Option<Sample>]) -> Vec<bool> {
     let least = wears.iter().flatten().min_by(|a, b| a.median().total_cmp(&b.median()));
     let is_gentle = |wear: &Option<Sample>| match (wear, least) {
@@ -119,7 +116,7 @@ fn gentle(wears: &[Option<Sample>]) -> Vec<bool> {
     wears.iter().map(is_gentle).collect()
 }
 
-/// The index of the best by the same rule, without a baseline; `None` if there are none.
+/// Returns the index of the best by the same rule without a baseline; `None` if there are none.
 pub(crate) fn best(times: &[Sample], wears: &[Option<Sample>]) -> Option<usize> {
     let lowest =
         |of: &[usize]| of.iter().copied().min_by(|&a, &b| times[a].median().total_cmp(&times[b].median()));
@@ -132,19 +129,19 @@ pub(crate) fn best(times: &[Sample], wears: &[Option<Sample>]) -> Option<usize> 
     lowest(&gentle)
 }
 
-/// The policy with the lowest median.
 pub fn fastest<'s, 'a: 's>(
     policies: impl Iterator<Item = &'s PolicySummary<'a>>,
 ) -> Option<&'s PolicySummary<'a>> {
     policies.min_by(|a, b| a.time_s.median().total_cmp(&b.time_s.median()))
 }
 
-/// Whether two policies differ in speed by a proven and noticeable amount.
+/// Returns true if two policies differ in speed by a proven and noticeable amount.
 pub fn proven(c: &Comparison) -> bool {
     c.significant && exceeds(c, SPEED_INDIFFERENCE)
 }
 
-/// Whether two policies are told apart: by the test, or by their medians where there are too few repetitions for it.
+/// Returns true if two policies are told apart: by the test, or by their medians where there are too few repetitions
+/// for it.
 pub(crate) fn told_apart(c: &Comparison, indifference: f64) -> bool {
     (c.significant || untestable(c)) && exceeds(c, indifference)
 }
@@ -153,7 +150,6 @@ pub(crate) fn exceeds(c: &Comparison, indifference: f64) -> bool {
     (c.ratio - 1.0).abs() > indifference
 }
 
-/// Whether there are too few repetitions for the test to find any difference.
 fn untestable(c: &Comparison) -> bool {
     c.p.is_some() && c.interval.confidence < CONFIDENCE
 }
@@ -169,10 +165,8 @@ impl DeviceSummary<'_> {
     }
 }
 
-/// What wear of the flash is counted in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wear {
-    /// Blocks erased.
     Erases,
     /// Units programmed, since nothing was erased.
     UnitsUnerased,
@@ -181,7 +175,7 @@ pub(crate) enum Wear {
 }
 
 impl Wear {
-    /// Chooses for a comparison of these policies on a device.
+    /// Chooses the measure for a comparison of these policies on a device.
     pub fn of(device: &DeviceSummary, compared: &[&PolicySummary]) -> Self {
         let erases = |p: &PolicySummary| p.device_median_of(|d| d.erases as f64);
         if !device.policies.iter().any(|p| erases(p).is_some_and(|erases| erases > 0.0)) {
@@ -196,7 +190,7 @@ impl Wear {
         if drive.is_some_and(is_chance) { Self::UnitsForFewErases } else { Self::Erases }
     }
 
-    /// The wear in each repetition of a policy; `None` on a real directory.
+    /// Returns the wear in each repetition of a policy; `None` on a real directory.
     pub fn sample(self, policy: &PolicySummary) -> Option<Sample> {
         policy.device_sample_of(|d| match self {
             Self::Erases => d.erases as f64,
@@ -204,12 +198,11 @@ impl Wear {
         })
     }
 
-    /// Its median.
     pub fn median(self, policy: &PolicySummary) -> Option<f64> {
         self.sample(policy).map(|sample| sample.median())
     }
 
-    /// What is counted, in words.
+    /// Names the unit of measurement in words.
     pub fn what(self) -> &'static str {
         match self {
             Self::Erases => "blocks erased",

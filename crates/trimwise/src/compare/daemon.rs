@@ -20,10 +20,10 @@ use crate::units::{Bytes, Lpn, SimDuration, SimTime, Span, UNIT_BYTES, UnitRange
 
 const SECOND: SimDuration = SimDuration::from_secs(1);
 const HELPER: SimDuration = SimDuration::from_millis(2);
-/// What reading a map takes for each group and each extent.
+/// Assumed time for reading a map, for each group and each extent.
 const MAP_GROUP: SimDuration = SimDuration::from_micros(10);
 const MAP_EXTENT: SimDuration = SimDuration::from_micros(1);
-/// How far the mean of the last ten seconds moves in one towards the present, in thousandths (`/proc/pressure`: avg10).
+/// Weight of the past in the mean of the last ten seconds, after one second, in thousandths (`/proc/pressure`: avg10).
 const AVG10_PERMILLE: u64 = 95;
 /// Time until everything known is forgotten: the daemon, which forgets each week, has been running for half a week.
 const FORGET_IN: SimDuration = SimDuration::from_secs(7 * 86_400 / 2);
@@ -49,8 +49,8 @@ struct Inner {
 }
 
 impl Daemon {
-    /// Starts the daemon with its default settings. With `has_backlog` it knows nothing of the file system; otherwise it
-    /// has told the device of all free space.
+    /// Starts the daemon with its default settings. With `has_backlog` it knows nothing of the file system; otherwise
+    /// it has told the device of all free space.
     pub fn start(fs: &Ext4, policy: PolicySpec, has_backlog: bool) -> Self {
         let total = Bytes::from_units(fs.utilization().1);
         let facts = Facts {
@@ -77,7 +77,7 @@ impl Daemon {
         }));
         let runs = daemon.clone();
         sim.spawn(async move {
-            // Without an answer from statfs there is nothing to decide; the model always has one.
+            // Without an answer from statfs there is nothing to decide. The model always has one.
             let _ = runs.run().await;
         });
         daemon
@@ -187,7 +187,7 @@ impl Daemon {
     }
 }
 
-/// The mean share of time of the last ten seconds in which some task waited, in millionths, a second later.
+/// Returns the mean share of time of the last ten seconds in which some task waited, in millionths, one second later.
 fn pressure_after(before_ppm: u64, now: Counts, before: Counts) -> u64 {
     let waited = now.waited.as_nanos().saturating_sub(before.waited.as_nanos());
     let share_ppm = (waited / 1000).min(1_000_000);

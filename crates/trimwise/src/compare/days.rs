@@ -1,4 +1,4 @@
-//! A cell whose workload is spread over days: who trims, when sweeps fall, and what is recorded.
+//! A cell whose workload is spread over days: who trims, when sweeps are due, and what is recorded.
 
 use std::cell::Cell as StdCell;
 use std::rc::Rc;
@@ -13,43 +13,37 @@ use crate::policy::{BatchConfig, Trimmer};
 use crate::units::{Lpn, SimDuration, SimTime, UnitRange};
 use crate::workload::days::{Days, Paced, Pacer, USUAL};
 
-/// The days of a cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DaysSpec {
-    /// Spread of the workload over the days.
     pub days: Days,
-    /// Host or policy that trims.
     pub trimmer: Trimmer,
-    /// Whether space that ageing freed under a policy that sweeps, or under the daemon, is untrimmed at the start. If
-    /// not, it has been trimmed, as it has been by the other policies.
+    /// Space that ageing freed under a policy that sweeps, or under the daemon, is untrimmed at the start. Otherwise it
+    /// has been trimmed, as under the other policies.
     pub has_backlog: bool,
 }
 
-/// What happened over days, besides the figures that every run has.
+/// Figures of a run over days, besides those that every run has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DaysFigures {
-    /// From the start to the end of the last day; of the workload, if it ended later.
+    /// From the start to the end of the last day, or of the workload if it ended later.
     pub elapsed_ns: u64,
-    /// Operations of the workload's own kind.
     pub operations: u64,
-    /// Operations that began late, since the one before had not ended.
+    /// Operations that began late, since the previous one had not ended.
     pub late_operations: u64,
-    /// Largest delay of an operation.
     pub late_max_ns: u64,
-    /// Sweeps of `batch`.
     pub sweeps: u64,
     /// The longest sweep of `batch`, or slice of trimwised.
     pub fitrim_max_ns: u64,
     /// Slices of trimwised.
     pub slices: u64,
-    /// Maps of free space that it read.
+    /// Maps of free space that trimwised read.
     pub maps: u64,
     /// Units in the commands of sweeps or slices.
     pub fitrim_units: u64,
 }
 
 impl DaysFigures {
-    /// The figures of operations that were spread so over days, of which `elapsed` has passed.
+    /// Builds the figures of operations spread over days, of which `elapsed` has passed.
     pub fn of(paced: Paced, elapsed: SimDuration) -> Self {
         Self {
             elapsed_ns: elapsed.as_nanos(),
@@ -63,10 +57,10 @@ impl DaysFigures {
 
 const EVERYTHING: UnitRange = UnitRange { start: Lpn(0), units: u64::MAX };
 
-/// Ends the preparation of a file system for days: trims what ageing left, unless that is a backlog.
+/// Ends the preparation of a file system for days: trims the space that ageing freed, unless that is a backlog.
 pub(super) async fn prepare(fs: &Ext4, spec: &DaysSpec) -> Result<(), FileError> {
     if !spec.has_backlog && (spec.trimmer.sweeps().is_some() || spec.trimmer.is_hosted()) {
-        // What was freed last must be committed to be trimmed.
+        // The last freed space must be committed before it can be trimmed.
         fs.sync().await?;
         fs.trim_free(EVERYTHING, 1).await;
     }
@@ -135,13 +129,13 @@ impl Running {
         });
     }
 
-    /// What lets this many operations of `tasks` tasks wait until they are due.
+    /// Makes this many operations of `tasks` tasks wait until they are due.
     pub fn pacer(&self, operations: u64, tasks: u32, seed: u64) -> Pacer {
         Pacer::new(&self.days.of(USUAL), operations, tasks, self.begin, seed)
     }
 
-    /// Waits for the end of the last day. Returns what happened, and how long tasks spent in their operations; `None` of a
-    /// workload that keeps its own times.
+    /// Waits for the end of the last day. Returns the figures, and how long tasks spent in their operations; `None` for
+    /// a workload that keeps its own times.
     pub async fn end(&self, known: Option<Paced>) -> (DaysFigures, Option<SimDuration>) {
         let sim = self.fs.queue().sim();
         sim.sleep_until(self.begin + self.days.length()).await;
@@ -161,7 +155,7 @@ impl Running {
         (figures, known.map(|paced| paced.waiting))
     }
 
-    /// Stops what trims, and waits until nothing is under way.
+    /// Stops the trimmer, and waits until nothing is in progress.
     pub async fn stop(self) {
         self.sweeper.stopping.set(true);
         while self.sweeper.sweeping.get() {

@@ -1,7 +1,7 @@
-//! The figures that are told to people and programs: one entry each.
+//! The figures that are shown to people and programs: one entry each.
 //!
 //! An entry says how a figure is read, how several runs become one, how it is written, and where it is shown. Tables,
-//! reports, JSON, data sets and the Python package are made from the entries: a new figure is one in [`FIGURES`].
+//! reports, JSON, data sets and the Python package are made from the entries: a new figure is one entry in [`FIGURES`].
 
 use std::fmt;
 
@@ -20,9 +20,7 @@ use crate::policy::Ledger;
 pub struct Figure {
     /// Key in JSON and in data sets. Its unit, if any, is at the end or before `_mean`, `_max`, `_end`, `_saved`.
     pub key: &'static str,
-    /// Meaning of the figure, in a sentence.
     pub meaning: &'static str,
-    /// Notation of its values.
     pub kind: Kind,
     /// Some(true) if less is better, Some(false) if more is; `None` if neither.
     pub less_is_better: Option<bool>,
@@ -33,14 +31,13 @@ pub struct Figure {
 #[derive(Debug)]
 enum Read {
     Median(fn(&Cell) -> Option<f64>),
-    /// From the medians of others, or from a comparison with another policy.
+    /// Computed from the medians of other figures, or from a comparison with another policy.
     Policy(fn(&PolicySummary) -> Option<f64>),
 }
 
-/// What a figure is, which decides how it is written.
+/// The kind of a figure, which decides how it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A number of things.
     Count,
     /// A number with two digits, such as a write amplification.
     Ratio,
@@ -48,15 +45,13 @@ pub enum Kind {
     Units,
     /// Nanoseconds.
     Nanoseconds,
-    /// Seconds; none at all is written as no figure.
+    /// Seconds. A time of zero is written as no figure.
     SecondsIfAny,
-    /// A rate per second.
     Rate,
-    /// Percent.
     Percent,
-    /// Units less than under `off`, written as bytes with their sign.
+    /// Units saved compared with `off`, written as bytes with their sign.
     UnitsSaved,
-    /// Seconds less than under `off`, with their sign.
+    /// Seconds saved compared with `off`, with their sign.
     SecondsSaved,
 }
 
@@ -77,7 +72,7 @@ impl Kind {
         }
     }
 
-    /// Returns true if its values are whole numbers in each run.
+    /// Returns true if values are whole numbers in each run.
     pub fn is_whole(self) -> bool {
         matches!(self, Self::Count | Self::Units | Self::Nanoseconds)
     }
@@ -97,21 +92,21 @@ fn signed(value: f64, text: fn(f64) -> String) -> String {
 pub enum View {
     /// The table of `compare`.
     Table,
-    /// The table of `compare`, if no row has the figure before it there.
+    /// The table of `compare`, if no row has the previous figure there.
     TableElse,
-    /// What the page of `compare` has besides the columns of the table.
+    /// The page of `compare`, besides the columns of the table.
     Page,
-    /// The table of what became of freed space.
+    /// The table of the fate of freed space.
     Ledger,
-    /// The table of what happened over days.
+    /// The table of a run over days.
     Days,
     /// The report of two runs: the figure of each.
     Pair,
-    /// The report of two runs: how much larger the second's is.
+    /// The report of two runs: how much larger the second run's figure is.
     PairChange,
     /// The report of a sweep.
     Sweep,
-    /// The report of two sweeps: how much larger the second's is.
+    /// The report of two sweeps: how much larger the second sweep's figure is.
     SweepChange,
     /// The rows of a summary as JSON.
     Summary,
@@ -122,12 +117,12 @@ pub enum View {
 }
 
 impl View {
-    /// Returns the figures shown here with their headings, in order.
+    /// Returns the figures shown in this view with their headings, in order.
     pub fn figures(self) -> impl Iterator<Item = (&'static Figure, &'static str)> {
         FIGURES.iter().filter_map(move |figure| Some((*figure, figure.heading(self)?)))
     }
 
-    /// Returns true if a policy has what this view is about.
+    /// Returns true if a policy has what this view shows.
     pub fn covers(self, p: &PolicySummary) -> bool {
         match self {
             Self::Ledger | Self::SummaryLedger => p.runs.iter().all(|run| run.ledger.is_some()),
@@ -162,12 +157,12 @@ impl Figure {
         Self { less_is_better: Some(false), ..self }
     }
 
-    /// Returns its heading in a view; `None` if it is not shown there.
+    /// Returns the heading in a view; `None` if the figure is not shown there.
     pub fn heading(&self, view: View) -> Option<&'static str> {
         self.shown.iter().find(|(shown, _)| *shown == view).map(|(_, heading)| *heading)
     }
 
-    /// Returns the figure of one run; `None` if it has none, or if it takes several policies.
+    /// Returns the figure of one run; `None` if the run does not have it, or if it takes several policies.
     pub fn of_cell(&self, cell: &Cell) -> Option<f64> {
         match self.read {
             Read::Median(read) => read(cell),
@@ -183,7 +178,7 @@ impl Figure {
         }
     }
 
-    /// Writes the figure of a policy. A saving is blank for the policy that it is counted against.
+    /// Writes the figure of a policy. A saving is blank for the policy with which it is compared.
     pub fn text(&self, p: &PolicySummary) -> String {
         if self.kind.is_saving() && *p.policy == crate::policy::PolicyId::OFF {
             return String::new();
@@ -191,7 +186,6 @@ impl Figure {
         self.text_of(self.of(p))
     }
 
-    /// Writes a value of the figure.
     pub fn text_of(&self, value: Option<f64>) -> String {
         value.map_or(NONE.to_owned(), |value| self.kind.text(value))
     }
@@ -205,7 +199,7 @@ fn ledger(cell: &Cell, figure: fn(&Ledger) -> u64) -> Option<f64> {
     cell.ledger.as_ref().map(|ledger| figure(&ledger.units) as f64)
 }
 
-/// What the daemon or sweeps did over days; `None` if they did nothing.
+/// Returns a figure of the daemon or of sweeps over days; `None` if they did nothing.
 fn over_days(p: &PolicySummary, figure: fn(&DaysFigures) -> u64) -> Option<f64> {
     let median = |figure: fn(&DaysFigures) -> u64| {
         p.known_median_of(|cell| cell.days.as_ref().map(|days| figure(days) as f64))
@@ -217,7 +211,6 @@ fn over_days(p: &PolicySummary, figure: fn(&DaysFigures) -> u64) -> Option<f64> 
 use Kind::{Count, Nanoseconds, Percent, Rate, Ratio, SecondsIfAny, SecondsSaved, Units, UnitsSaved};
 use Read::{Median, Policy};
 
-/// Write amplification.
 pub const WRITE_AMPLIFICATION: Figure = Figure::new(
     "write_amplification",
     Ratio,
@@ -238,7 +231,7 @@ pub static FIGURES: &[&Figure] = &[
     &Figure::new(
         "transactions_per_s",
         Rate,
-        // Spread over days, the rate is given, not found.
+        // Over days the rate is given, not found.
         Median(|c| c.postmark().filter(|_| c.days.is_none()).map(|postmark| postmark.transactions_per_s)),
         &[(View::Table, "trans./s"), (View::Summary, "")],
         "PostMark's transactions per second; null for other workloads, and over days.",
@@ -432,12 +425,12 @@ pub static FIGURES: &[&Figure] = &[
     .more_is_better(),
 ];
 
-/// The values of some figures, by their keys.
+/// Values of some figures, by their keys.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Values(Vec<(&'static str, Option<f64>)>);
 
 impl Values {
-    /// Returns what a view shows of a policy.
+    /// Returns the figures of a policy in a view.
     pub fn of(view: View, p: &PolicySummary) -> Self {
         Self(view.figures().map(|(figure, _)| (figure.key, figure.of(p))).collect())
     }
@@ -457,7 +450,7 @@ impl Serialize for Values {
 }
 
 impl<'de> Deserialize<'de> for Values {
-    /// Reads those of these figures that are there, and passes over other keys.
+    /// Reads the known keys, and ignores others.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Keys;
 

@@ -1,5 +1,3 @@
-//! Each workload's own figures.
-
 use std::fmt;
 use std::str::FromStr;
 
@@ -12,13 +10,11 @@ use crate::workload::own::OwnFigures;
 use crate::workload::postmark::PostmarkFigures;
 use crate::workload::stage::Done;
 
-/// The figure by which policies are judged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Measure {
-    /// The duration of the whole run.
     #[default]
     Total,
-    /// The time that tasks spent in their operations, of a run that is spread over days.
+    /// The time that tasks spent in their operations, in a run over days.
     Waiting,
     /// The fsync after the removal.
     Fsync,
@@ -30,24 +26,17 @@ pub enum Measure {
     Latency(Quantile, Operation),
 }
 
-/// A quantile of a latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantile {
-    /// The median.
     P50,
-    /// The 99th percentile.
     P99,
-    /// The 99.9th percentile.
     P999,
-    /// The slowest.
     Max,
 }
 
 impl Quantile {
-    /// All quantiles, in ascending order.
     pub const ALL: [Self; 4] = [Self::P50, Self::P99, Self::P999, Self::Max];
 
-    /// As it is written.
     pub fn name(self) -> &'static str {
         match self {
             Self::P50 => "p50",
@@ -57,7 +46,6 @@ impl Quantile {
         }
     }
 
-    /// Returns this quantile of a latency.
     pub fn of(self, latency: &LatencySummary) -> u64 {
         match self {
             Self::P50 => latency.p50_ns,
@@ -99,7 +87,7 @@ impl<'de> Deserialize<'de> for Measure {
 impl FromStr for Measure {
     type Err = String;
 
-    /// Parses what can be chosen: `total`, or a quantile of an operation.
+    /// Parses a measure that can be chosen: `total`, or a quantile of an operation.
     fn from_str(text: &str) -> Result<Self, String> {
         if text == "total" {
             return Ok(Self::Total);
@@ -118,26 +106,20 @@ impl FromStr for Measure {
     }
 }
 
-/// The figures of a workload, under its name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkloadFigures {
-    /// Figures of PostMark.
     Postmark(PostmarkFigures),
-    /// The append benchmark: a fragmented file is removed.
     Append(AppendFigures),
-    /// A write on a full file system.
     FullWrite(FullWriteFigures),
-    /// Figures of a replayed trace.
     Replay(ReplayFigures),
-    /// A named application, or a fio job.
     Program(Done),
-    /// Figures of a workload of the caller's.
     Own(OwnFigures),
 }
 
 impl WorkloadFigures {
-    /// Returns what policies are judged by under this workload, and its nanoseconds unless they are the run's duration.
+    /// Returns the measure by which policies are judged under this workload, and its nanoseconds unless it is the run's
+    /// duration.
     pub(super) fn judged(&self, is_over_days: bool) -> (Measure, Option<u64>) {
         match self {
             Self::Append(figures) => (Measure::Fsync, Some(figures.fsync_ns)),
@@ -151,29 +133,21 @@ impl WorkloadFigures {
     }
 }
 
-/// The figures of the append benchmark.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AppendFigures {
-    /// Bytes of an append.
     pub append_bytes: u64,
-    /// Length of the complete file.
     pub file_bytes: u64,
-    /// Number of appends.
     pub pieces: u64,
-    /// The removal.
     pub unlink_ns: u64,
-    /// The fsync after it.
+    /// The fsync after the unlink.
     pub fsync_ns: u64,
     /// The TRIMs of the removed file; `None` on a real directory.
     pub trims: Option<RemovalTrims>,
 }
 
-/// The figures of a write on a full file system.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FullWriteFigures {
-    /// Bytes of an append to the files, one of which is removed.
     pub append_bytes: u64,
-    /// Length of each complete file.
     pub file_bytes: u64,
     /// The fsync between the removal and the write, if there was one.
     pub fsync_ns: Option<u64>,
@@ -183,10 +157,8 @@ pub struct FullWriteFigures {
     pub trims: Option<RemovalTrims>,
 }
 
-/// How the TRIMs of a removed file were issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RemovalTrims {
-    /// TRIM commands for the removed file.
     pub commands: u64,
     /// Time from the end of the commit until the last was acknowledged; 0 if there were none.
     pub acknowledged_ns: u64,

@@ -12,7 +12,7 @@ use crate::ssd::{Ssd, SsdStats, Wear};
 use crate::units::{SimDuration, SimTime};
 
 const TIMELINE_SAMPLES_MAX: usize = 200;
-/// Maximum number of groups of superblocks in a cell's map: more are not seen on a page.
+/// Maximum number of groups of superblocks in a cell's map. More could not be seen on a page.
 const BLOCK_GROUPS_MAX: usize = 128;
 
 /// Reads the device and the pending set when a workload begins and when it has ended.
@@ -23,11 +23,10 @@ pub struct Gauge {
 }
 
 impl Gauge {
-    /// Starts with a workload that begins now.
     pub fn start(fs: &Ext4) -> Self {
         let sim = fs.queue().sim().clone();
         let begin = sim.now();
-        // Garbage collection during the rest before does not count.
+        // Garbage collection during the rest before the workload does not count.
         let before = fs.queue().with_ssd_mut(|ssd| {
             ssd.catch_up(begin);
             *ssd.stats()
@@ -53,12 +52,10 @@ impl Gauge {
         Self { sampler, ledger: fs.ledger(), blocks: block_shares(fs) }
     }
 
-    /// Returns true if a commit has freed space since the start.
     pub fn has_freed(&self, fs: &Ext4) -> bool {
         fs.ledger().since(&self.ledger).freed > 0
     }
 
-    /// Returns the figures from the start until now.
     pub fn finish(self) -> (DeviceFigures, CellLedger) {
         let sampler = &mut *self.sampler.borrow_mut();
         let fs = sampler.fs.clone();
@@ -93,7 +90,7 @@ fn block_shares(fs: &Ext4) -> BlockShares {
         let sum = |of: &dyn Fn(usize) -> u32| members.clone().map(|i| u64::from(of(i))).sum::<u64>();
         let stale = sum(&|i| stale[i]);
         let (valid, written) = (sum(&|i| states[i].valid_units), sum(&|i| states[i].written_units));
-        // No more than a thousand, which a `u16` holds.
+        // At most a thousand, which fits in a `u16`.
         let permille = |part: u64| (part.min(units) * 1000 / units.max(1)) as u16;
         shares.in_use_permille.push(permille(valid.saturating_sub(stale)));
         shares.stale_permille.push(permille(stale));
@@ -105,15 +102,12 @@ fn block_shares(fs: &Ext4) -> BlockShares {
 /// Units that are free in the file system and hold data in the device, as far as the host can tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Stale {
-    /// Maximum number of stale units during the workload.
     pub max: Option<u64>,
-    /// Time-weighted mean of the stale units.
     pub mean: Option<f64>,
-    /// Stale units at the end of the workload.
     pub end: Option<u64>,
 }
 
-/// Gathers the figures of a device; stale units and the timeline come from the host.
+/// Gathers the figures of a device. Stale units and the timeline come from the host.
 pub fn device_figures(
     stats: &SsdStats,
     wear: Wear,
@@ -157,7 +151,7 @@ pub fn device_figures(
     }
 }
 
-/// Samples stale units and writes while a workload runs: every second at first. Whenever there are too many samples,
+/// Samples stale units and writes while a workload runs, every second at first. Whenever there are too many samples,
 /// drops every other one and doubles the step.
 struct Sampler {
     fs: Ext4,
@@ -165,7 +159,7 @@ struct Sampler {
     before: SsdStats,
     samples: Vec<TimelineSample>,
     step: SimDuration,
-    /// The stale units of a dropped sample, to be merged into the next.
+    /// Stale units of a dropped sample, to be merged into the next.
     dropped_stale_units: u64,
     running: bool,
 }

@@ -1,41 +1,11 @@
-//! The ledger of a policy: where freed units went, what TRIM cost the device, and what it saved.
-
-use serde::{Deserialize, Serialize};
+//! What TRIM saved, as each run's ledger has it: by comparison with `off`.
 
 use super::result::Cell;
-use crate::policy::{Ledger, PolicyId};
-use crate::units::SimDuration;
+pub use super::result::CellLedger;
+use crate::policy::PolicyId;
 
-/// The ledger of one run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct CellLedger {
-    /// The fate of units freed during the workload. Pending and in-flight units are those at its end, whenever they were
-    /// freed.
-    #[serde(flatten)]
-    pub units: Ledger,
-    /// Device time spent on TRIM.
-    pub trim_busy_ns: u64,
-    /// Its share of the elapsed time. A device that cannot do anything else meanwhile loses that share.
-    pub trim_busy_percent: f64,
-    /// Units that garbage collection copied in the same repetition without TRIM, minus those copied here. `None` if `off`
-    /// did not run.
-    pub gc_units_saved: Option<i64>,
-    /// Duration of the same repetition without TRIM, minus the duration here; of the operation by which policies are
-    /// judged. `None` if `off` did not run.
-    pub time_saved_ns: Option<i64>,
-}
-
-impl CellLedger {
-    /// A ledger that has not been compared with another run, over an elapsed time of `passed`.
-    pub fn new(units: Ledger, trim_busy_ns: u64, passed: SimDuration) -> Self {
-        let passed = passed.as_nanos();
-        let trim_busy_percent = if passed == 0 { 0.0 } else { trim_busy_ns as f64 / passed as f64 * 100.0 };
-        Self { units, trim_busy_ns, trim_busy_percent, gc_units_saved: None, time_saved_ns: None }
-    }
-}
-
-/// Enters the savings over `off` into each ledger. The run of `off` is that of the same device and repetition, which had
-/// the same seed and began at the same phase of the commit timer.
+/// Enters the savings over `off` into each ledger. The run of `off` is that of the same device and repetition, which
+/// had the same seed and began at the same phase of the commit timer.
 pub fn compare_with_off(cells: &mut [Cell]) {
     let copied = |c: &Cell| c.device_stats.as_ref().map(|d| d.gc_units_copied);
     let without: Vec<_> = cells

@@ -1,4 +1,4 @@
-//! One cell of a comparison, its figures, what they say over repetitions, and the verdict.
+//! One cell of a comparison, its figures, their statistics over repetitions, and the verdict.
 
 pub mod cell;
 pub(crate) mod choice;

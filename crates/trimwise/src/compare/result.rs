@@ -9,9 +9,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::days::DaysFigures;
 pub use super::figures::{AppendFigures, FullWriteFigures, Measure, Quantile, RemovalTrims, WorkloadFigures};
-use super::ledger::CellLedger;
 use super::why::Endurance;
-use crate::policy::PolicyId;
+use crate::policy::{Ledger, PolicyId};
 use crate::ssd::{LinkKind, SsdConfig};
 use crate::units::SimDuration;
 use crate::workload::fragmenting::Removal;
@@ -22,21 +21,19 @@ use crate::workload::postmark::{Outcome, ReportFormat, report};
 use crate::workload::stage::{self, TaskEnd};
 use crate::workload::timed::{Timed, Timing};
 
-/// One run of one workload: a device, a policy, a repetition.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Cell {
-    /// The device profile's name; the path of a real directory's mount otherwise.
+    /// The device profile's name, or the path of a real directory's mount.
     pub device: String,
-    /// The policy; on a real directory, the mount's option (`discard`, `nodiscard`).
+    /// The policy. On a real directory, the mount's option (`discard`, `nodiscard`).
     pub policy: PolicyId,
-    /// Host of the run: the model, a real directory, or a kernel.
     pub target: Target,
     /// Repetition, from 0.
     pub rep: u32,
-    /// Duration of the workload; if it times one operation, up to the end of that. Spread over days, the time that its
-    /// tasks spent in their operations.
+    /// Duration of the workload. If it times one operation, up to the end of that; over days, the time that its tasks
+    /// spent in their operations.
     pub duration_ns: u64,
-    /// What happened over days; `None` of a run without idle time.
+    /// Figures over days; `None` for a run without idle time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub days: Option<DaysFigures>,
     /// The workload's own figures, under its kind: `postmark`, `append`, `full_write`, `program`, `replay` or `own`.
@@ -49,10 +46,9 @@ pub struct Cell {
     /// Latency of each operation or kind of request that occurred, by name: of PostMark, applications, fio jobs and
     /// traces.
     pub latency: BTreeMap<Cow<'static, str>, LatencySummary>,
-    /// The figure by which policies are judged, if one was chosen.
     #[serde(skip)]
     pub judged: Option<Measure>,
-    /// What the verdict must know of the modelled drive; `None` on a real directory.
+    /// Facts about the modelled drive for the verdict; `None` on a real directory.
     #[serde(skip)]
     pub drive: Option<DriveFacts>,
     /// PostMark's own report, verbose or terse as the workload says.
@@ -65,20 +61,15 @@ pub struct Cell {
 /// Properties of the modelled drive that the verdict needs, besides the figures of its runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DriveFacts {
-    /// Bytes that the host sees.
     pub capacity_bytes: u64,
     /// Program/erase cycles that a block is rated for.
     pub endurance_cycles: u32,
-    /// True if the rated number of cycles is assumed.
     pub endurance_is_assumed: bool,
-    /// Blocks that are erased together.
     pub superblock_blocks: u32,
-    /// The host interface.
     pub link: LinkKind,
 }
 
 impl DriveFacts {
-    /// Returns the properties of a drive with this configuration.
     pub fn of(config: &SsdConfig) -> Self {
         Self {
             capacity_bytes: config.capacity_bytes,
@@ -90,28 +81,20 @@ impl DriveFacts {
     }
 }
 
-/// The identity of a cell; see the fields of [`Cell`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CellId {
-    /// Name of the device.
     pub device: String,
-    /// Policy of the run.
     pub policy: PolicyId,
-    /// Host of the run.
     pub target: Target,
-    /// Number of the repetition, from 0.
     pub rep: u32,
 }
 
-/// The host of a cell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Target {
-    /// In the model, in virtual time.
     #[default]
     Model,
     /// On a real kernel and a modelled drive, in virtual time: `VERSION:FS[:MOUNT_OPTIONS]`.
     Kernel(String),
-    /// In a real directory, in real time.
     Directory(String),
 }
 
@@ -153,7 +136,7 @@ impl<'de> Deserialize<'de> for Target {
 }
 
 impl Cell {
-    /// The cell of a run that took `duration`, with only the workload's own figures.
+    /// Builds the cell of a run that took `duration`, with only the workload's own figures.
     pub fn new(id: CellId, duration: SimDuration, workload: WorkloadFigures) -> Self {
         let CellId { device, policy, target, rep } = id;
         Self {
@@ -182,13 +165,12 @@ impl Cell {
         }
     }
 
-    /// The cell of a PostMark run; `format` is that of PostMark's own report.
+    /// Builds the cell of a PostMark run. `format` is that of PostMark's own report.
     pub fn of_postmark(id: CellId, outcome: &Outcome, format: ReportFormat) -> Self {
         let cell = Self::new(id, outcome.duration(), WorkloadFigures::Postmark(outcome.figures()));
         Self { postmark_report: report::of(outcome, format), ..cell.with_latencies(&outcome.latencies) }
     }
 
-    /// The cell of a run of an application or a fio job whose tasks have ended so.
     pub fn of_program(id: CellId, duration: SimDuration, ends: Vec<TaskEnd>) -> Self {
         let (done, latencies) = stage::sum(ends);
         Self::new(id, duration, WorkloadFigures::Program(done)).with_latencies(&latencies)
@@ -205,7 +187,7 @@ impl Cell {
         }
     }
 
-    /// The cell of a run that timed one operation; `trims` are those of the removed file, if they are known.
+    /// Builds the cell of a run that timed one operation. `trims` are those of the removed file, if they are known.
     pub fn of_timed(
         id: CellId,
         duration: SimDuration,
@@ -235,12 +217,11 @@ impl Cell {
         Self::new(id, duration, workload)
     }
 
-    /// Returns true if time was virtual: then repetitions differ only for named causes.
+    /// Returns true if time was virtual. Repetitions then differ only for named causes.
     pub fn is_in_virtual_time(&self) -> bool {
         !matches!(self.target, Target::Directory(_))
     }
 
-    /// PostMark's figures, if it was PostMark.
     pub fn postmark(&self) -> Option<&PostmarkFigures> {
         match &self.workload {
             WorkloadFigures::Postmark(figures) => Some(figures),
@@ -248,24 +229,21 @@ impl Cell {
         }
     }
 
-    /// The same run, spread over days, in which its tasks spent `waiting` in their operations, if that is known.
+    /// Turns the run into one over days, in which its tasks spent `waiting` in their operations, if that is known.
     #[must_use]
     pub fn over_days(self, days: DaysFigures, waiting: Option<SimDuration>) -> Self {
         let duration_ns = waiting.map_or(self.duration_ns, SimDuration::as_nanos);
         Self { duration_ns, days: Some(days), ..self }
     }
 
-    /// How much time passed, idle or not.
     pub fn elapsed_ns(&self) -> u64 {
         self.days.map_or(self.duration_ns, |days| days.elapsed_ns)
     }
 
-    /// The figure by which policies are judged.
     pub fn measure(&self) -> Measure {
         self.judged.unwrap_or_else(|| self.workload.judged(self.days.is_some()).0)
     }
 
-    /// The time by which policies are judged.
     pub fn measured_ns(&self) -> u64 {
         if let Some(Measure::Latency(quantile, operation)) = self.judged
             && let Some(latency) = self.latency.get(operation.name())
@@ -275,10 +253,9 @@ impl Cell {
         self.workload.judged(self.days.is_some()).1.unwrap_or(self.duration_ns)
     }
 
-    /// Chooses what policies are judged by.
+    /// Chooses the figure by which policies are judged.
     ///
-    /// # Errors
-    /// A sentence that says why this run does not have that figure.
+    /// # Errors A sentence that says why this run does not have that figure.
     pub fn judge_by(&mut self, measure: Measure) -> Result<(), String> {
         self.judged = None;
         let own = self.measure();
@@ -303,7 +280,7 @@ impl Cell {
         Ok(())
     }
 
-    /// Whether the run is known to have freed nothing, so that there was nothing to trim.
+    /// Returns true if the run is known to have freed nothing, so that there was nothing to trim.
     pub fn frees_nothing(&self) -> bool {
         match (&self.ledger, &self.workload) {
             (Some(ledger), _) => ledger.units.freed == 0,
@@ -312,7 +289,7 @@ impl Cell {
         }
     }
 
-    /// The TRIMs of the removed file, if the workload times one operation; `None` on a real directory.
+    /// Returns the TRIMs of the removed file, if the workload times one operation; `None` on a real directory.
     pub fn removal_trims(&self) -> Option<RemovalTrims> {
         match &self.workload {
             WorkloadFigures::Append(AppendFigures { trims, .. })
@@ -325,69 +302,80 @@ impl Cell {
     }
 }
 
-/// The quantiles at which latency distributions are kept.
 pub const QUANTILES: [f64; 12] = [0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9999, 1.0];
 
-/// The device during the workload, without ageing.
+/// The ledger of a run: the fate of freed units, what TRIM cost the device, and what it saved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CellLedger {
+    /// The fate of units freed during the workload. Pending and in-flight units are those at its end, whenever they were
+    /// freed.
+    #[serde(flatten)]
+    pub units: Ledger,
+    pub trim_busy_ns: u64,
+    /// Share of the elapsed time in which the device was busy with TRIM. A device that cannot do anything else in that
+    /// time loses this share.
+    pub trim_busy_percent: f64,
+    /// Units that garbage collection copied in the same repetition without TRIM, minus those copied here. `None` if `off`
+    /// did not run.
+    pub gc_units_saved: Option<i64>,
+    /// Time of the same repetition without TRIM, minus the time here, in the figure by which policies are judged. `None`
+    /// if `off` did not run.
+    pub time_saved_ns: Option<i64>,
+}
+
+impl CellLedger {
+    /// Creates a ledger that has not been compared with another run, over an elapsed time of `passed`.
+    pub fn new(units: Ledger, trim_busy_ns: u64, passed: SimDuration) -> Self {
+        let passed = passed.as_nanos();
+        let trim_busy_percent = if passed == 0 { 0.0 } else { trim_busy_ns as f64 / passed as f64 * 100.0 };
+        Self { units, trim_busy_ns, trim_busy_percent, gc_units_saved: None, time_saved_ns: None }
+    }
+}
+
+/// Figures of the device during the workload, without ageing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DeviceFigures {
-    /// Units written by the host.
     pub host_units_written: u64,
-    /// Units programmed into the flash.
     pub nand_units_written: u64,
     /// NAND units over host units; 1 if the host wrote nothing.
     pub write_amplification: f64,
-    /// TRIM commands received.
     pub trim_commands: u64,
-    /// Ranges in those TRIM commands.
     pub trim_ranges: u64,
-    /// Units made invalid by TRIM.
     pub trimmed_units: u64,
-    /// Blocks erased.
     pub erases: u64,
-    /// Erases of the least erased superblock since the device was new.
     pub erase_count_min: u32,
-    /// Mean number of erases over all superblocks.
     pub erase_count_mean: f64,
-    /// Erases of the most erased superblock.
     pub erase_count_max: u32,
-    /// Units copied by garbage collection.
     pub gc_units_copied: u64,
-    /// Units copied out of an SLC cache.
     pub folded_units: u64,
-    /// Units written for the parts of the map that lie in flash.
     pub map_units_written: u64,
-    /// Look-ups for the host that missed the map cache.
     pub map_lookups_missed: u64,
-    /// Maximum number of stale units (free in the file system, valid in the device); `None` on a real kernel, which
-    /// does not track them.
+    /// Stale units are free in the file system and valid in the device. `None` on a real kernel, which does not track
+    /// them.
     pub stale_units_max: Option<u64>,
-    /// Time-weighted mean of the stale units.
     pub stale_units_mean: Option<f64>,
-    /// Stale units at the end of the workload; `None` where the file system does not report free space.
+    /// `None` where the file system does not report free space.
     pub stale_units_end: Option<u64>,
     /// Device time by cause, ns: `link`, `controller`, `write_path`, `read_host`, `read_gc`, `read_map`,
     /// `program_host`, `program_gc`, `erase`, `trim`, `flush`.
     pub busy_ns: BTreeMap<Cow<'static, str>, u64>,
     /// Samples of the stale units and the running write amplification over time.
     pub timeline: Vec<TimelineSample>,
-    /// What the drive's blocks held before and after; `None` of a drive without a page map, and on a real kernel.
+    /// Contents of the drive's blocks before and after; `None` for a drive without a page map, and on a real kernel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocks: Option<BlockMap>,
 }
 
-/// What a drive's blocks held when the workload began and when it had ended.
+/// Contents of a drive's blocks when the workload began and when it had ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockMap {
-    /// Superblocks of the drive; neighbours are together in a group.
+    /// Superblocks of the drive. Neighbours are together in a group.
     pub superblocks: u64,
-    /// Contents when the workload began.
     pub before: BlockShares,
-    /// Contents when the workload had ended.
     pub after: BlockShares,
 }
 
-/// Shares of each group of superblocks, in thousandths of its units. What is left can be written.
+/// Shares of each group of superblocks, in thousandths of its units. The remainder can be written.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockShares {
     /// Valid, and in use by the file system.
@@ -398,18 +386,13 @@ pub struct BlockShares {
     pub invalid_permille: Vec<u16>,
 }
 
-/// One sample of the timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TimelineSample {
-    /// Time since the workload began.
     pub at_ns: u64,
-    /// Maximum number of stale units since the previous sample.
     pub stale_units: u64,
-    /// Host units written so far.
     pub host_units_written: u64,
-    /// NAND units written so far.
     pub nand_units_written: u64,
-    /// Of these, copies by garbage collection; `None` if it was not recorded.
+    /// Copies by garbage collection among the NAND units; `None` if they were not recorded.
     #[serde(default)]
     pub gc_units_copied: Option<u64>,
     /// Device time that TRIM took so far; `None` if it was not recorded.
@@ -417,12 +400,11 @@ pub struct TimelineSample {
     pub trim_busy_ns: Option<u64>,
 }
 
-/// Reads a number; one that is infinite or none is written as null.
+/// Reads a number. Null stands for one that is infinite or not a number.
 pub fn number<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or(f64::NAN))
 }
 
-/// The recommended policy and its advantage, on one device or over all of them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     /// The policy to use; `None` if the runs cannot tell.
@@ -430,42 +412,33 @@ pub struct Verdict {
     /// Baseline's median duration over this policy's: above 1 is faster. Over several devices, their geometric mean.
     #[serde(deserialize_with = "number")]
     pub speedup: f64,
-    /// Lower end of its confidence interval.
     #[serde(deserialize_with = "number")]
     pub low: f64,
-    /// Upper end of the confidence interval of the speed-up.
     #[serde(deserialize_with = "number")]
     pub high: f64,
     /// One sentence on speed, one on life time.
     pub text: String,
-    /// What explains it: what TRIMs cost and saved, where the device's time went, and what the flash endures.
+    /// The explanation: what TRIMs cost and saved, where the device's time went, and what the flash endures.
     pub why: String,
-    /// The verdict for each device, in the order given.
     pub per_device: Vec<DeviceVerdict>,
 }
 
-/// The recommended policy on one device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DeviceVerdict {
-    /// Name of the device.
     pub device: String,
-    /// The policy to use.
     pub policy: PolicyId,
-    /// Baseline's median duration over this policy's.
     #[serde(deserialize_with = "number")]
     pub speedup: f64,
-    /// Lower end of its confidence interval.
     #[serde(deserialize_with = "number")]
     pub low: f64,
-    /// Upper end of the confidence interval of the speed-up.
     #[serde(deserialize_with = "number")]
     pub high: f64,
-    /// True if the speed differs measurably from the baseline's.
+    /// The speed differs measurably from the baseline's.
     pub significant: bool,
     /// How many times as long the flash lasts: baseline's erases over this policy's, or NAND writes where erases differ
     /// by less than three superblocks. `None` where the device does not report them.
     pub life_time: Option<f64>,
-    /// What the drive endures under the policy; `None` where its rated cycles are not known.
+    /// Endurance of the drive under the policy; `None` where its rated cycles are not known.
     pub endurance: Option<Endurance>,
     /// One sentence on speed, one on life time.
     pub text: String,

@@ -14,28 +14,25 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use super::choice::SPEED_INDIFFERENCE;
 use super::statistics::{CONFIDENCE, Interval, RUNS_FOR_INTERVAL};
 
-/// Fewer groups of cells than these tell no two policies apart.
 pub const GROUPS_MIN: usize = RUNS_FOR_INTERVAL;
-/// How often the groups are drawn again: the ends of an interval then have two digits.
+/// Number of draws of groups. The ends of an interval then have two digits.
 const DRAWS: usize = 10_000;
 const SEED: u64 = 1;
 
-/// What one policy reached.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Standing {
-    /// The best and the worst rank that it may have, from 1: the others are told apart from it or not.
+    /// Best and worst possible rank, from 1: other policies may or may not be told apart from it.
     pub rank: (usize, usize),
-    /// The geometric mean of its costs.
     pub score: f64,
     /// The interval of the score; `None` with fewer than [`GROUPS_MIN`] groups.
     pub interval: Option<Interval>,
-    /// The cell in which it was furthest behind the best of the field, and its cost there as a ratio to that one's.
+    /// The cell in which it was furthest behind the best policy, and its cost there relative to that policy's.
     pub worst: (usize, f64),
-    /// Cells in which no other was better.
     pub won: usize,
 }
 
-/// Ranks policies by their costs, each of which has one for each cell, above 0. `groups` has the group of each cell, from 0.
+/// Ranks policies by their costs, each of which has one for each cell, above 0. `groups` has the group of each cell,
+/// from 0.
 ///
 /// ```
 /// use trimwise::compare::standings::ranked;
@@ -82,7 +79,7 @@ pub fn ranked(field: &[Vec<f64>], groups: &[usize]) -> Vec<Standing> {
     field.iter().enumerate().map(standing).collect()
 }
 
-/// The geometric mean; 1 of none.
+/// The geometric mean; 1 for no values.
 pub fn geometric_mean(values: impl Iterator<Item = f64>) -> f64 {
     libm::exp(mean(values.map(libm::log)))
 }
@@ -92,7 +89,7 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
     if count == 0 { 0.0 } else { sum / f64::from(count) }
 }
 
-/// The mean logarithm of each policy in each draw of groups; none with too few of them.
+/// The mean logarithm of each policy in each draw of groups; empty with too few groups.
 fn drawn(logs: &[Vec<f64>], groups: &[usize]) -> Vec<Vec<f64>> {
     let mut members = vec![Vec::new(); groups.iter().max().map_or(0, |last| last + 1)];
     groups.iter().enumerate().for_each(|(cell, &group)| members[group].push(cell));

@@ -35,40 +35,34 @@ pub(crate) const RUNS_FOR_INTERVAL: usize = 6;
 /// Runs on either side that the U test needs to find any difference at [`CONFIDENCE`]: 2 / (8 over 4) = 2.9 %.
 pub(crate) const RUNS_FOR_TEST: usize = 4;
 
-/// The repeated measurements of one quantity.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     values: Vec<f64>,
     exact: bool,
 }
 
-/// An interval and its confidence.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
-    /// Lower end.
     pub low: f64,
-    /// Upper end of the interval.
     pub high: f64,
     /// The confidence reached: less than [`CONFIDENCE`] where there are too few runs; 1 if exact.
     pub confidence: f64,
 }
 
-/// How two samples compare.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Comparison {
     /// Median of the baseline over median of the other: above 1 the other is smaller (faster, if these are times).
     pub ratio: f64,
-    /// Interval of that ratio.
     pub interval: Interval,
     /// Two-sided p value of the U test; `None` where both sides are exact and nothing is left to chance.
     pub p: Option<f64>,
-    /// True if the samples differ: p below 5 %, or simply unequal where both are exact.
+    /// The samples differ: p below 5 %, or simply unequal where both are exact.
     pub significant: bool,
 }
 
 impl Sample {
-    /// Measurements; `exact` means that the runs behind them were bit for bit identical. `None` if there are none, or one
-    /// is not finite.
+    /// Creates a sample. `exact` means that the runs behind it were bit for bit identical. `None` if there are no
+    /// values, or one is not finite.
     pub fn new(values: Vec<f64>, exact: bool) -> Option<Self> {
         (!values.is_empty() && values.iter().all(|v| v.is_finite())).then_some(Self { values, exact })
     }
@@ -78,17 +72,15 @@ impl Sample {
         &self.values
     }
 
-    /// Returns true if all runs were identical.
     pub fn is_exact(&self) -> bool {
         self.exact
     }
 
-    /// The number of runs that carry information: 1 if exact.
+    /// Number of runs that carry information: 1 if exact.
     pub fn n(&self) -> usize {
         if self.exact { 1 } else { self.values.len() }
     }
 
-    /// The median.
     pub fn median(&self) -> f64 {
         median(&self.values).unwrap_or(f64::NAN) // never empty by construction
     }

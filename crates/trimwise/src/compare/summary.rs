@@ -1,4 +1,4 @@
-//! A table's figures: for each device and policy, the medians of its repetitions.
+//! The figures of a table: for each device and policy, the medians of its repetitions.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,41 +13,32 @@ type Keyed<'a, K, T> = Vec<(&'a K, T)>;
 /// All cells of a comparison, by device and policy in order of appearance.
 #[derive(Clone, Debug)]
 pub struct Summary<'a> {
-    /// The policy that others are compared with: `off` if it ran, else the first.
+    /// The policy with which others are compared: `off` if it ran, else the first.
     pub baseline: PolicyId,
-    /// The figure by which policies are judged.
     pub measure: Measure,
-    /// One entry for each device.
     pub devices: Vec<DeviceSummary<'a>>,
 }
 
-/// The policies that ran on one device.
 #[derive(Clone, Debug)]
 pub struct DeviceSummary<'a> {
-    /// The device's name.
     pub device: &'a str,
-    /// One entry for each policy.
     pub policies: Vec<PolicySummary<'a>>,
 }
 
-/// The repetitions of one policy on one device.
 #[derive(Clone, Debug)]
 pub struct PolicySummary<'a> {
-    /// The policy.
     pub policy: &'a PolicyId,
-    /// Whether it is only a bound that no host can use.
+    /// It is only a bound that no host can use.
     pub bound: bool,
-    /// Whether it fills its commands with several ranges, which stock Linux does on NVMe only.
+    /// It fills its commands with several ranges, which stock Linux does on NVMe only.
     pub fills_commands: bool,
-    /// Whether it trims at intervals or is the daemon, and trimmed nothing in any run: then it did the same as `off`.
+    /// It trims at intervals or is the daemon, and trimmed nothing in any run, so it did the same as `off`.
     pub unswept: bool,
-    /// The repetitions.
     pub runs: Vec<&'a Cell>,
-    /// The times that policies are judged by, in seconds.
     pub time_s: Sample,
-    /// Compared with the baseline; `None` for the baseline itself, or where it did not run.
+    /// Comparison with the baseline; `None` for the baseline itself, or where it did not run.
     pub versus_baseline: Option<Comparison>,
-    /// Compared with [`PolicyId::IDEAL`]; `None` for the bound itself, or where it did not run.
+    /// Comparison with [`PolicyId::IDEAL`]; `None` for the bound itself, or where it did not run.
     pub versus_ideal: Option<Comparison>,
     /// Savings over `off`; `None` where that did not run, or the device does not report.
     pub saved: Option<Saved>,
@@ -56,14 +47,11 @@ pub struct PolicySummary<'a> {
 /// Savings over `off`: differences of the medians.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Saved {
-    /// Units that garbage collection copied less.
     pub gc_units: f64,
-    /// Seconds less than under `off`.
     pub time_s: f64,
 }
 
 impl<'a> Summary<'a> {
-    /// Gathers cells.
     pub fn of(cells: &'a [Cell]) -> Self {
         let mut devices: Keyed<str, Keyed<PolicyId, Vec<&Cell>>> = Vec::new();
         for cell in cells {
@@ -88,13 +76,11 @@ impl<'a> Summary<'a> {
         Self { baseline, measure: cells.first().map(Cell::measure).unwrap_or_default(), devices }
     }
 
-    /// Returns true if the workload freed nothing in any run.
     pub fn frees_nothing(&self) -> bool {
         let mut runs = self.devices.iter().flat_map(|d| &d.policies).flat_map(|p| &p.runs);
         runs.all(|run| run.frees_nothing())
     }
 
-    /// The summary as data: a row for each policy on each device.
     pub fn rows(&self) -> Vec<SummaryRow> {
         let row = |d: &DeviceSummary, p: &PolicySummary| SummaryRow::of(d.device, p, self.measure);
         self.devices.iter().flat_map(|d| d.policies.iter().map(|p| row(d, p))).collect()
@@ -102,7 +88,6 @@ impl<'a> Summary<'a> {
 }
 
 impl<'a> DeviceSummary<'a> {
-    /// Returns the figures of this policy, if it ran here.
     pub fn policy(&self, policy: &PolicyId) -> Option<&PolicySummary<'a>> {
         self.policies.iter().find(|p| p.policy == policy)
     }
@@ -129,13 +114,13 @@ impl<'a> DeviceSummary<'a> {
 impl<'a> PolicySummary<'a> {
     fn of(policy: &'a PolicyId, runs: Vec<&'a Cell>) -> Option<Self> {
         let seconds = runs.iter().map(|c| c.measured_ns() as f64 / 1e9).collect();
-        // A real directory is never exact, even if two runs take the same nanoseconds; and one run says nothing about
+        // A real directory is never exact, even if two runs take the same nanoseconds. And one run says nothing about
         // another repetition.
         let exact = runs.len() > 1
             && runs.iter().all(|c| c.is_in_virtual_time())
             && runs.windows(2).all(|w| same_run(w[0], w[1]));
         let time_s = Sample::new(seconds, exact)?;
-        // On a real directory the name says what the mount does; it is not a policy.
+        // On a real directory the name is the mount's option, not a policy.
         let spec = policy.spec().filter(|_| runs.iter().all(|c| c.target == Target::Model));
         // Over days the daemon itself runs, so a policy that needs a changed kernel is only a bound.
         let is_over_days = runs.iter().any(|c| c.days.is_some());
@@ -159,7 +144,6 @@ impl<'a> PolicySummary<'a> {
         })
     }
 
-    /// The median of a figure over the repetitions.
     pub fn median_of(&self, figure: impl Fn(&Cell) -> f64) -> f64 {
         let values: Vec<f64> = self.runs.iter().map(|c| figure(c)).collect();
         median(&values).unwrap_or(0.0)
@@ -192,37 +176,30 @@ impl<'a> PolicySummary<'a> {
 /// One policy on one device, as data: medians over its repetitions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SummaryRow {
-    /// Name of the device.
     pub device: String,
-    /// Policy of the row.
     pub policy: PolicyId,
-    /// True if the policy is only a bound that no host can use.
+    /// The policy is only a bound that no host can use.
     pub bound: bool,
-    /// True if the policy fills its commands with several ranges, which stock Linux does on NVMe only.
+    /// The policy fills its commands with several ranges, which stock Linux does on NVMe only.
     pub fills_commands: bool,
-    /// Number of repetitions.
     pub reps: usize,
-    /// True if the repetitions were the same to the last bit.
+    /// The repetitions were the same to the last bit.
     pub exact: bool,
     /// The timed part of the run: `total`, `fsync` or `write`.
     pub measure: Measure,
-    /// Median of that time.
     pub median_s: f64,
-    /// Lower end of its interval; null after a single run.
+    /// Lower end of the interval of the median; null after a single run.
     #[serde(deserialize_with = "super::result::number")]
     pub low_s: f64,
-    /// Upper end of the interval of the median; null after a single run.
     #[serde(deserialize_with = "super::result::number")]
     pub high_s: f64,
     /// Excess over the baseline, in percent; null for the baseline itself, or where it did not run.
     pub vs_baseline_percent: Option<f64>,
-    /// True if the excess over the baseline is significant.
     pub vs_baseline_significant: Option<bool>,
     /// Excess over `ideal`, in percent; null for `ideal` itself, or where it did not run.
     pub vs_ideal_percent: Option<f64>,
-    /// True if the excess over `ideal` is significant.
     pub vs_ideal_significant: Option<bool>,
-    /// The figures of [`View::Summary`]; those of the device are null on a real directory.
+    /// The figures of [`View::Summary`]. Those of the device are null on a real directory.
     #[serde(flatten)]
     pub figures: Values,
     /// The figures of [`View::SummaryLedger`]; null on a real directory.

@@ -11,7 +11,7 @@ use crate::compare::choice::{
 use crate::compare::result::{Cell, DeviceVerdict, Measure, Quantile, Verdict};
 use crate::compare::statistics::{CONFIDENCE, Comparison, compare};
 use crate::compare::summary::{DeviceSummary, PolicySummary, Summary};
-use crate::compare::why::{Causes, Endurance, explain};
+use crate::compare::why::{Causes, Endurance, explain, factor, seconds};
 use crate::numbers::thousands;
 use crate::policy::PolicyId;
 
@@ -20,12 +20,13 @@ pub fn verdict(cells: &[Cell]) -> Option<Verdict> {
     of_summary(&Summary::of(cells))
 }
 
-/// Does the same with cells that are gathered already.
+/// Chooses as [`verdict`] does, from cells that are gathered already.
 pub fn of_summary(summary: &Summary) -> Option<Verdict> {
     preferring(summary, &[&summary.baseline])
 }
 
-/// Does the same; among policies that are not told apart from the best, the first of the preferred ones wins.
+/// Chooses as [`of_summary`] does. Among policies that are not told apart from the best, the first of the preferred
+/// ones wins.
 pub fn preferring(summary: &Summary, preferred: &[&PolicyId]) -> Option<Verdict> {
     let baseline = &summary.baseline;
     if !summary.devices.is_empty() && summary.frees_nothing() {
@@ -45,7 +46,6 @@ pub fn preferring(summary: &Summary, preferred: &[&PolicyId]) -> Option<Verdict>
     Some(Verdict { per_device, ..first })
 }
 
-/// The verdict on one device as that of all.
 fn of_device(device: DeviceVerdict) -> Verdict {
     let DeviceVerdict { policy, speedup, low, high, text, why, .. } = device.clone();
     Verdict { policy: Some(policy), speedup, low, high, text, why, per_device: vec![device] }
@@ -62,7 +62,6 @@ pub fn on(summary: &Summary, policy: &PolicyId) -> Option<Verdict> {
 pub const FREED_NOTHING: &str = "the workload freed nothing that was committed (ext4 commits after 5 s, or at an fsync), \
                                  so no policy had anything to trim";
 
-/// The verdict on runs in which there was nothing to trim.
 fn no_verdict() -> Verdict {
     let text = format!(
         "No verdict: {FREED_NOTHING}. To compare policies, run one that removes or replaces files, or a longer one."
@@ -78,7 +77,6 @@ fn no_verdict() -> Verdict {
     }
 }
 
-/// The sentences about policies that had nothing to do in the runs.
 fn unswept_sentence(device: &DeviceSummary) -> String {
     let of = |is_daemon: bool, why: &str| {
         let unswept = device.policies.iter().filter(|p| p.unswept && p.policy.is_daemon() == is_daemon);
@@ -147,7 +145,7 @@ fn life_time(device: &DeviceSummary, baseline: &PolicySummary, policy: &PolicySu
     (before > 0.0 && after > 0.0).then(|| before / after)
 }
 
-/// The fastest of the other usable policies, with which a recommended baseline is compared.
+/// The fastest of the other usable policies, for comparison with a recommended baseline.
 fn alternative<'s, 'a>(device: &'s DeviceSummary<'a>, baseline: &PolicyId) -> Option<&'s PolicySummary<'a>> {
     fastest(device.policies.iter().filter(|p| !p.bound && !p.unswept && p.policy != baseline))
 }
@@ -240,7 +238,7 @@ fn support(c: &Comparison, inverse: bool) -> Option<String> {
     is_likely.then(|| format!(", which so few repetitions cannot prove (~; {evidence})"))
 }
 
-/// The evidence for a ratio; with `inverse`, the sentence is about durations, not speed.
+/// The evidence for a ratio. With `inverse`, the sentence is about durations, not speed.
 fn evidence(c: &Comparison, inverse: bool) -> String {
     let Some(p) = c.p else {
         return if c.ratio == 1.0 {
@@ -412,25 +410,8 @@ fn geometric_mean(values: &[f64]) -> f64 {
     high
 }
 
-/// A factor with a sensible number of digits.
-pub(super) fn factor(f: f64) -> String {
-    match f.abs() {
-        a if a >= 100.0 => format!("{f:.0}"),
-        a if a >= 10.0 => format!("{f:.1}"),
-        _ => format!("{f:.2}"),
-    }
-}
-
 fn times(f: f64) -> String {
     format!("{} times", factor(f))
-}
-
-pub(super) fn seconds(f: f64) -> String {
-    match f {
-        f if f >= 100.0 => format!("{f:.0} s"),
-        f if f >= 1.0 || f == 0.0 => format!("{f:.2} s"),
-        f => format!("{:.2} ms", f * 1e3),
-    }
 }
 
 #[cfg(test)]

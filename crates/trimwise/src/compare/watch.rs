@@ -1,4 +1,4 @@
-//! How the TRIMs of a removal were issued, seen at the block queue.
+//! Watches at the block queue how the TRIMs of a removal are issued.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -6,16 +6,13 @@ use std::rc::Rc;
 use crate::block::{BlockQueue, Command, Stage};
 use crate::units::{SimDuration, SimTime};
 
-/// How the TRIMs of a commit were issued.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Issue {
-    /// TRIM commands of the commit.
     pub commands: u64,
     /// Time from the end of the commit until the last was acknowledged; zero if there were none.
     pub time: SimDuration,
 }
 
-/// Watches TRIMs go by in the block queue's trace.
 pub struct Watch {
     queue: BlockQueue,
     seen: Rc<RefCell<Seen>>,
@@ -31,12 +28,11 @@ struct Seen {
 }
 
 impl Watch {
-    /// Watches this queue, from [`Watch::start`] on.
+    /// Creates a watch of this queue, which begins with [`Watch::start`].
     pub fn new(queue: &BlockQueue) -> Self {
         Self { queue: queue.clone(), seen: Rc::default() }
     }
 
-    /// Counts from now on.
     pub fn start(&self) {
         *self.seen.borrow_mut() = Seen { flushed: self.queue.sim().now(), ..Seen::default() };
         let seen = Rc::clone(&self.seen);
@@ -54,7 +50,6 @@ impl Watch {
         })));
     }
 
-    /// Stops, and returns what was seen.
     pub fn stop(&self) -> Issue {
         self.queue.trace(None);
         let seen = self.seen.borrow();

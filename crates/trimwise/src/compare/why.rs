@@ -1,22 +1,20 @@
 //! Why a policy fares as it does: what its TRIMs cost, what they saved, and where the device's time went.
 //!
-//! Works on medians only, so that the text is the same wherever the cells came from.
+//! Only medians are used, so that the text is the same wherever the cells came from.
 
 use crate::compare::summary::{DeviceSummary, PolicySummary};
-use crate::compare::verdict::{factor, seconds};
 use crate::numbers::thousands;
 use crate::policy::PolicyId;
 use crate::units::{Bytes, UNIT_BYTES};
 
 /// Smallest share that explains something: of the run for times, of the flash's writes for copies.
 const EXPLAINS: f64 = 0.02;
-/// Maximum number of causes of device time in a sentence.
 const CAUSES_MAX: usize = 3;
 /// The largest accepted endurance, that of a drive that does not wear.
 const UNLIMITED_CYCLES: u32 = 100_000_000;
 const YEAR_S: f64 = 365.25 * 86_400.0;
 
-/// The causes of device time but TRIM: the key of `busy_ns`, and words for it.
+/// The causes of device time other than TRIM: the key of `busy_ns`, and words for it.
 const CAUSES: [(&str, &str); 10] = [
     ("link", "the host link"),
     ("controller", "the controller"),
@@ -33,26 +31,21 @@ const CAUSES: [(&str, &str); 10] = [
 /// What explains a policy's speed: medians on one device, or their sums over several.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Causes {
-    /// Duration of the workload.
     pub run_s: f64,
-    /// Time until its last TRIM was done, which can be after its end; what the ledger's share of TRIM counts from.
+    /// Time until its last TRIM was done, which can be after its end. The ledger's share of TRIM is relative to this
+    /// time.
     pub trimmed_s: f64,
-    /// TRIM commands.
     pub trim_commands: f64,
-    /// Device time for TRIM.
     pub trim_s: f64,
     /// Device time by cause, as in `CAUSES`.
     pub busy_s: [f64; CAUSES.len()],
-    /// Units that garbage collection copied.
     pub gc_units: f64,
-    /// Units copied out of an SLC cache.
     pub folded_units: f64,
-    /// Units programmed.
     pub nand_units: f64,
 }
 
 impl Causes {
-    /// Those of one policy; `None` on a real directory.
+    /// Returns the causes of one policy; `None` on a real directory.
     pub fn of(p: &PolicySummary) -> Option<Self> {
         let busy_s = |cause: &str| {
             p.device_median_of(|d| d.busy_ns.get(cause).copied().unwrap_or_default() as f64 / 1e9)
@@ -72,7 +65,7 @@ impl Causes {
         })
     }
 
-    /// The sums over several devices, in their order; `None` if the policy did not run on one of them.
+    /// Returns the sums over several devices, in their order; `None` if the policy did not run on one of them.
     pub fn sum(devices: &[DeviceSummary], policy: &PolicyId) -> Option<Self> {
         devices.iter().try_fold(Self::default(), |sum, device| {
             let one = Self::of(device.policy(policy)?)?;
@@ -90,13 +83,13 @@ impl Causes {
     }
 }
 
-/// Explains how `policy` differs from `baseline`: each a name and its causes.
+/// Explains how `policy` differs from `baseline`. Each is a name and its causes.
 pub fn explain(policy: (&PolicyId, &Causes), baseline: (&PolicyId, &Causes)) -> String {
     let sentences = [trims(policy), trims(baseline), copies(policy, baseline), device_time(policy, baseline)];
     sentences.into_iter().filter(|s| !s.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-/// What its TRIMs cost; empty if it sent none.
+/// Describes what its TRIMs cost; empty if it sent none.
 fn trims((name, causes): (&PolicyId, &Causes)) -> String {
     if causes.trim_commands == 0.0 {
         return String::new();
@@ -115,7 +108,7 @@ fn trims((name, causes): (&PolicyId, &Causes)) -> String {
     format!("{commands} of `{name}` {cost}.")
 }
 
-/// What collection and folding copied less or more; empty if that makes no difference that matters.
+/// Describes what collection and folding copied less or more; empty if that makes no difference that matters.
 fn copies((name, policy): (&PolicyId, &Causes), (_, baseline): (&PolicyId, &Causes)) -> String {
     let parts = [
         ("garbage collection", policy.gc_units, baseline.gc_units),
@@ -139,7 +132,6 @@ fn copies((name, policy): (&PolicyId, &Causes), (_, baseline): (&PolicyId, &Caus
     if parts.is_empty() { String::new() } else { format!("With `{name}`, {}.", parts.join(", and ")) }
 }
 
-/// The largest differences in device time.
 fn device_time((name, policy): (&PolicyId, &Causes), (other, baseline): (&PolicyId, &Causes)) -> String {
     let mut causes: Vec<(&str, f64, f64)> = CAUSES
         .iter()
@@ -147,7 +139,7 @@ fn device_time((name, policy): (&PolicyId, &Causes), (other, baseline): (&Policy
         .map(|(c, (&h, t))| (c.1, h, t))
         .collect();
     causes.retain(|(_, here, there)| (here - there).abs() > EXPLAINS * baseline.run_s);
-    // A stable sort: equal differences stay in the order of the list.
+    // The sort is stable: equal differences stay in the order of the list.
     causes.sort_by(|(_, h1, t1), (_, h2, t2)| (h2 - t2).abs().total_cmp(&(h1 - t1).abs()));
     let parts: Vec<String> = causes
         .into_iter()
@@ -180,25 +172,23 @@ fn percent(share: f64) -> String {
     format!("{percent:.digits$} %").replace(".0 %", " %")
 }
 
-/// What a drive can be expected to take under a policy until its flash is worn out.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Endurance {
     /// Bytes that the host can write, in units of 10^12: capacity times cycles over write amplification.
     pub tbw: f64,
-    /// How long that lasts if this workload runs without a pause, or day by day as it was spread; `None` if it writes
-    /// nothing.
+    /// How long the drive lasts if this workload runs without a pause, or day by day as it was spread; `None` if it
+    /// writes nothing.
     pub years: Option<f64>,
-    /// Cycles that a block is rated for.
     pub pe_cycles: u32,
-    /// Whether these are assumed, as the profile says.
+    /// The rated cycles are assumed, as the profile says.
     pub assumed: bool,
-    /// Whether the workload was spread over days, so that `years` counts its idle time too.
+    /// The workload was spread over days, so `years` counts its idle time too.
     #[serde(skip)]
     pub is_spread: bool,
 }
 
 impl Endurance {
-    /// That of a policy; `None` if nothing is known about the drive.
+    /// Returns the endurance under a policy; `None` if nothing is known about the drive.
     pub fn of(p: &PolicySummary) -> Option<Self> {
         let drive = p.runs.first()?.drive.filter(|drive| drive.endurance_cycles < UNLIMITED_CYCLES)?;
         let bytes = drive.capacity_bytes as f64 * f64::from(drive.endurance_cycles)
@@ -216,7 +206,7 @@ impl Endurance {
         .filter(|endurance| endurance.tbw.is_finite())
     }
 
-    /// The sentence about a policy, and about the baseline if that is another.
+    /// A sentence about a policy, and about the baseline if that is another.
     pub fn sentence(self, policy: &PolicyId, baseline: Option<(&PolicyId, Self)>) -> String {
         let tbw = |e: Self| format!("{} TB written", factor(e.tbw));
         let mut text = format!("Endurance: {} with `{policy}`", tbw(self));
@@ -237,7 +227,6 @@ impl Endurance {
     }
 }
 
-/// Formats a time in years in a suitable unit.
 fn time(years: f64) -> String {
     let (value, unit) = match years * 365.25 {
         _ if years >= 1.0 => (years, "years"),
@@ -245,6 +234,23 @@ fn time(years: f64) -> String {
         days => (days * 24.0, "hours"),
     };
     format!("{} {unit}", factor(value))
+}
+
+/// A factor with a sensible number of digits.
+pub(super) fn factor(f: f64) -> String {
+    match f.abs() {
+        a if a >= 100.0 => format!("{f:.0}"),
+        a if a >= 10.0 => format!("{f:.1}"),
+        _ => format!("{f:.2}"),
+    }
+}
+
+pub(super) fn seconds(f: f64) -> String {
+    match f {
+        f if f >= 100.0 => format!("{f:.0} s"),
+        f if f >= 1.0 || f == 0.0 => format!("{f:.2} s"),
+        f => format!("{:.2} ms", f * 1e3),
+    }
 }
 
 #[cfg(test)]

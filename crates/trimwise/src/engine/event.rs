@@ -24,12 +24,10 @@ struct Waiter {
 }
 
 impl Event {
-    /// Creates an event of this simulation.
     pub fn new(sim: &Sim) -> Self {
         Self { sim: sim.clone(), waiters: Rc::default() }
     }
 
-    /// Waits for the next notification.
     pub async fn wait(&self) {
         let notified = self.enlist();
         std::future::poll_fn(|_| if notified.get() { Poll::Ready(()) } else { Poll::Pending }).await;

@@ -45,13 +45,10 @@ use crate::units::{SimDuration, SimTime};
 pub struct Stalled {
     /// Virtual time of the standstill.
     pub at: SimTime,
-    /// Number of events before it.
     pub events: u64,
-    /// Kind of the standstill.
     pub why: Standstill,
 }
 
-/// Kinds of standstill of a simulation.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum Standstill {
     /// Nothing is ready, and no task waits for an instant.
@@ -78,7 +75,6 @@ pub enum Standstill {
         units: u64,
         /// Time since which the policy has released no units while a task waits.
         since: SimTime,
-        /// True if the policy wants to be woken at some time.
         is_timed: bool,
     },
 }
@@ -149,17 +145,15 @@ struct Core {
 pub struct Sim(Rc<Core>);
 
 impl Sim {
-    /// Creates a simulation at time zero without tasks.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Returns the current virtual time.
     pub fn now(&self) -> SimTime {
         self.0.now.get()
     }
 
-    /// Limits this simulation; beyond the limits [`Sim::run`] returns [`Stalled`].
+    /// Limits this simulation. Beyond the limits, [`Sim::run`] returns [`Stalled`].
     pub fn set_budget(&self, budget: Budget) {
         self.0.budget.set(budget);
     }
@@ -198,7 +192,7 @@ impl Sim {
         }
     }
 
-    /// Starts a task; it runs for the first time after everything that is ready already.
+    /// Starts a task. It first runs after everything that is ready already.
     ///
     /// If it has not ended when [`Sim::run`] returns, it is dropped.
     pub fn spawn(&self, future: impl Future<Output = ()> + 'static) {
@@ -213,13 +207,13 @@ impl Sim {
         self.0.ready.borrow_mut().push_back(TaskId { slot, generation: entry.generation });
     }
 
-    /// Runs until `main` ends and returns its result; then drops every other task where it stands.
+    /// Runs until `main` ends and returns its result. Then drops every other task where it stands.
     ///
     /// Tasks hold handles to the simulation, which holds the tasks. If they stayed, nothing that they refer to, such as
     /// a modelled device with its maps, would ever be freed.
     ///
-    /// # Errors
-    /// [`Stalled`] if every task waits for another, a task gives up, the run is stopped, or the [`Budget`] is used up.
+    /// # Errors [`Stalled`] if every task waits for another, a task gives up, the run is stopped, or the [`Budget`] is
+    /// used up.
     pub fn run<T: 'static>(&self, main: impl Future<Output = T> + 'static) -> Result<T, Stalled> {
         let result = Rc::new(RefCell::new(None));
         let output = Rc::clone(&result);
@@ -300,12 +294,11 @@ impl Sim {
         drop(futures); // outside the borrows: dropping may run code that spawns or wakes
     }
 
-    /// Waits for `duration` to pass; other tasks run meanwhile.
     pub fn sleep(&self, duration: SimDuration) -> Sleep<'_> {
         self.sleep_until(self.now() + duration)
     }
 
-    /// Waits until `deadline`; returns at once if that is past.
+    /// Waits until `deadline`, which may be past.
     pub fn sleep_until(&self, deadline: SimTime) -> Sleep<'_> {
         Sleep { sim: self, deadline, armed: false }
     }
@@ -394,7 +387,6 @@ impl Sim {
     }
 }
 
-/// The future of [`Sim::sleep`].
 #[must_use = "time passes only when it is awaited"]
 pub struct Sleep<'a> {
     sim: &'a Sim,
@@ -408,7 +400,7 @@ impl Future for Sleep<'_> {
     #[inline]
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
         if self.sim.now() >= self.deadline {
-            // Count it: a task that never yields would not let the executor notice that it runs for ever.
+            // Count it, or a task that never yields would hide from the executor that it runs for ever.
             self.sim.count_event();
             return if self.sim.over_budget().is_some() { Poll::Pending } else { Poll::Ready(()) };
         }

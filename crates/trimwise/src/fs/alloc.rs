@@ -14,12 +14,10 @@ pub const GROUP_UNITS: u64 = CHUNK_UNITS;
 /// Extents to scan before taking the longest one seen (mballoc: `mb_max_to_scan`, 200).
 const EXTENTS_TO_SCAN: usize = 200;
 
-/// The free extents of a file system.
 #[derive(Clone, Debug, Default)]
 pub struct Allocator {
     /// Neighbours inside a group are merged.
     free: Extents,
-    /// Block at which stream allocation continues.
     stream_goal: u64,
     counts: Vec<GroupCount>,
     mballoc: Mballoc,
@@ -38,7 +36,6 @@ pub(crate) fn group_of(block: u64) -> u64 {
 }
 
 impl Allocator {
-    /// An allocator without free blocks for a file system of `total_units`.
     pub fn new(total_units: u64) -> Self {
         let groups = total_units.div_ceil(GROUP_UNITS) as usize;
         Self {
@@ -48,7 +45,6 @@ impl Allocator {
         }
     }
 
-    /// Returns the number of free units, including preallocated ones.
     pub fn free_units(&self) -> u64 {
         self.free.units() + self.mballoc.preallocated_units()
     }
@@ -64,7 +60,7 @@ impl Allocator {
 
     /// Allocates up to `want` units in one extent inside one group; `None` only if nothing is free.
     ///
-    /// `goal` is the block behind the file's last; the extent starts there if `want` units fit.
+    /// `goal` is the block after the file's last. The extent starts there if `want` units fit.
     pub(crate) fn allocate(&mut self, goal: Option<Lpn>, want: u64) -> Option<UnitRange> {
         if want == 0 || self.free.units() == 0 {
             return None;
@@ -80,9 +76,9 @@ impl Allocator {
         Some(range)
     }
 
-    /// Allocates `want` units at `place` if they are free there; stream allocation continues behind them.
+    /// Allocates `want` units at `place` if they are free there. Stream allocation continues after them.
     ///
-    /// For data behind a hole: ext4 finds the window that it reserves for such data by stream allocation.
+    /// For data after a hole: ext4 finds the window that it reserves for such data by stream allocation.
     pub(crate) fn allocate_at(&mut self, place: Lpn, want: u64) -> Option<UnitRange> {
         if want == 0 || self.free_at(place.0) < want {
             return None;
@@ -126,7 +122,7 @@ impl Allocator {
         self.return_trimmed(range);
     }
 
-    /// Frees blocks that the device was just told of: their groups may stay marked as trimmed.
+    /// Frees blocks of which the device was just told, so their groups may stay marked as trimmed.
     pub(crate) fn return_trimmed(&mut self, range: UnitRange) {
         let mut at = range.start;
         while at < range.end() {
@@ -150,8 +146,8 @@ impl Allocator {
         self.free_from(group * GROUP_UNITS, (group + 1) * GROUP_UNITS)
     }
 
-    /// Iterates over the free extents that begin between `from` and `to`, in order, preceded by the rest of an extent
-    /// that contains `from`.
+    /// Iterates over the free extents that begin between `from` and `to`, in order. If an extent contains `from`, its
+    /// rest comes first.
     pub(crate) fn free_from(&self, from: u64, to: u64) -> impl Iterator<Item = UnitRange> + '_ {
         self.free.from(from).take_while(move |extent| extent.start.0 < to)
     }
@@ -165,7 +161,6 @@ impl Allocator {
         self.trimmed_groups[group as usize] = true;
     }
 
-    /// Forgets which groups were trimmed, as an unmount does.
     pub(crate) fn forget_trimmed(&mut self) {
         self.trimmed_groups.fill(false);
     }

@@ -1,5 +1,3 @@
-//! Invariants of the file system, checked against the whole state.
-
 use super::{Ext4, State};
 use crate::policy::Availability;
 use crate::units::UnitRange;
@@ -7,9 +5,6 @@ use crate::units::UnitRange;
 impl Ext4 {
     /// Checks the invariants that hold whenever no task is between two awaits: owned, free and withheld blocks
     /// partition the device, no owned block can be trimmed, and every count is correct.
-    ///
-    /// # Errors
-    /// A description of the violated invariant.
     pub fn audit(&self) -> Result<(), String> {
         let state = &*self.0.state.borrow();
         partition(state)?;

@@ -66,7 +66,7 @@ pub(crate) struct PageCache {
     present_pages: u64,
     dirty_pages: u64,
     writeback_pages: u64,
-    /// Page lists of the processor, for kernels where they can grow.
+    /// Page lists of the processor, for kernels in which they can grow.
     lists: Option<PageLists>,
 }
 
@@ -84,7 +84,6 @@ pub(crate) fn in_chunks(page: u64, pages: u64) -> impl Iterator<Item = (u64, u64
 }
 
 impl PageCache {
-    /// An empty cache of this many pages, with the processor's lists of free pages if it keeps any.
     pub fn new(capacity_pages: u64, lists: Option<PageLists>) -> Self {
         Self { newest: NONE, oldest: NONE, capacity_pages, lists, ..Self::default() }
     }
@@ -156,7 +155,7 @@ impl PageCache {
         Some(id)
     }
 
-    /// Returns the chunk of file `owner` at `index`, created if needed, and makes it the most recently used.
+    /// Returns the chunk of file `owner` at `index`, creating it if needed, and makes it the most recently used.
     #[inline]
     pub fn touch(&mut self, table: &mut ChunkTable, owner: u32, index: u64) -> ChunkId {
         match self.touch_present(table, index) {

@@ -111,7 +111,6 @@ impl State {
 }
 
 impl Ext4 {
-    /// Handles a durable transaction that freed these blocks.
     pub(super) async fn transaction_is_durable(&self, freed: Vec<UnitRange>) {
         let inner: &Inner = &self.0;
         let freed = merged(freed);
@@ -131,7 +130,6 @@ impl Ext4 {
         inner.policy.tell(self, &PolicyEvent::Hosted(host));
     }
 
-    /// Calls the governor at the times that it asked for.
     pub(super) async fn policy_timer(self) {
         let inner: &Inner = &self.0;
         while !inner.stopping.get() {
@@ -145,8 +143,8 @@ impl Ext4 {
         }
     }
 
-    /// Takes the free space from `start` on, inside its block group, out of the allocator while a TRIM runs on through
-    /// it, whether or not that space waits for a TRIM of its own.
+    /// Takes the free space from `start` on, inside its block group, out of the allocator while a TRIM extends over it,
+    /// whether or not that space waits for a TRIM of its own.
     fn run_on(&self, start: Lpn) -> Option<UnitRange> {
         let state = &mut *self.0.state.borrow_mut();
         let units =
@@ -200,7 +198,7 @@ impl Ext4 {
         let inner: &Inner = &self.0;
         let begin = inner.sim.now();
         let gone = |ledger: Ledger| ledger.issued + ledger.reused + ledger.dropped;
-        // What waits below the file system withholds nothing.
+        // Discards that wait below the file system withhold nothing.
         let ledger = || inner.policy.ledger();
         let wanted = gone(ledger()) + ledger().pending + ledger().in_tokens;
         while gone(ledger()) < wanted && ledger().pending + ledger().in_tokens > 0 {

@@ -12,9 +12,9 @@ impl Ext4 {
     /// Trims the free extents of at least `min_units` in `range`, as the ioctl FITRIM does. Returns the units
     /// submitted.
     ///
-    /// Skips groups that were trimmed before with nothing freed in them since, unless the last call had a larger
-    /// `min_units`. An extent that begins before the range is cut; one that ends behind it is not. Only blocks that are
-    /// allocatable now are trimmed, and they cannot be allocated while their command runs.
+    /// Skips groups that were trimmed before and have had nothing freed in them since, unless the last call had a
+    /// larger `min_units`. An extent that begins before the range is cut; one that ends after it is not. Only blocks
+    /// that are allocatable now are trimmed, and they cannot be allocated while their command runs.
     pub async fn trim_free(&self, range: UnitRange, min_units: u64) -> u64 {
         let inner: &Inner = &self.0;
         let total = inner.state.borrow().disk.layout.total_units();
@@ -56,8 +56,8 @@ impl Ext4 {
         submitted
     }
 
-    /// Takes the first free extent of at least `min_units` that begins between `from` and `to`, or the part behind
-    /// `from` of one that contains it, out of the allocator for the time of a TRIM.
+    /// Takes a free extent of at least `min_units` out of the allocator for the time of a TRIM: the first that begins
+    /// between `from` and `to`, or the part after `from` of one that contains it.
     fn hold_free(&self, from: u64, to: u64, min_units: u64) -> Option<UnitRange> {
         if from >= to {
             return None;

@@ -20,11 +20,9 @@ fn page_structures(memory: Bytes) -> u64 {
 /// compare with a guest in virtual time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuCosts {
-    /// Entering and leaving the kernel.
     pub syscall: SimDuration,
     /// Adding one page to the page cache: allocation, delayed-allocation accounting, journal checks.
     pub page_write: SimDuration,
-    /// Finding one page in the page cache.
     pub page_read: SimDuration,
     /// Copying 4 KiB between user and kernel, or through a stdio buffer.
     pub copy_page: SimDuration,
@@ -32,14 +30,11 @@ pub struct CpuCosts {
     pub open: SimDuration,
     /// Creating a file, in addition to `open`: inode allocation, directory entry.
     pub create: SimDuration,
-    /// Removing a name and its inode.
     pub unlink: SimDuration,
-    /// Dropping one page of a removed file.
     pub page_truncate: SimDuration,
 }
 
 impl CpuCosts {
-    /// A processor that takes no time.
     pub const ZERO: Self = Self {
         syscall: SimDuration::ZERO,
         page_write: SimDuration::ZERO,
@@ -52,7 +47,6 @@ impl CpuCosts {
     };
 }
 
-/// A kernel's way to throttle writers and empty its page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writeback {
     /// Linux up to 3.1: a writer above the limit stops until enough pages are clean, and dirty files take turns of 4
@@ -71,7 +65,6 @@ pub enum Writeback {
 pub struct Slabs {
     /// Bytes per existing file: its inode and name are cached.
     pub inode_bytes: u64,
-    /// Bytes per cached page.
     pub page_bytes: u64,
     /// Bytes of other files, programs and their libraries in the page cache. They leave no room for this file system's
     /// pages, but count as memory for the dirty limits.
@@ -97,7 +90,6 @@ pub enum Placement {
     Groups,
 }
 
-/// The configuration of one host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostConfig {
     /// Memory for the page cache; the dirty limits are shares of it.
@@ -112,34 +104,29 @@ pub struct HostConfig {
     pub dirty_expire: SimDuration,
     /// Interval at which write-back looks for expired files (`dirty_writeback_centisecs`, default 5 s).
     pub writeback_interval: SimDuration,
-    /// Way to throttle writers and empty the page cache.
     pub writeback: Writeback,
-    /// Rule for the place of files' blocks.
     pub placement: Placement,
     /// Maximum number of blocks withheld from files, so that write-back never fails for lack of metadata. The kernel
     /// withholds a fiftieth of all blocks, up to this many (`ext4_calculate_resv_clusters`).
     pub kept_units_max: u64,
-    /// True if new blocks count as unwritten until their data are written (`dioread_nolock`). Each allocation then
-    /// reserves room in the journal until that is recorded.
+    /// New blocks count as unwritten until their data are written (`dioread_nolock`). Each allocation then reserves
+    /// room in the journal until that is recorded.
     pub converts_unwritten: bool,
     /// Resolution of file times (`current_time`: one tick). Two writes within a tick change the inode once.
     pub file_time_step: SimDuration,
-    /// True if each processor keeps long lists of pages that it freed (`page_lists.rs`).
+    /// Each processor keeps long lists of pages that it freed (`page_lists.rs`).
     pub lists_free_pages: bool,
     /// Number of transactions of maximum size that fit into a journal.
     pub transactions_in_journal: u64,
     /// Largest read-ahead (`read_ahead_kb`, default 128 KiB).
     pub read_ahead: Bytes,
-    /// Processor time of the file system's code.
     pub cpu: CpuCosts,
-    /// Configuration of the block layer.
     pub queue: QueueConfig,
-    /// Implementation of the mount option `discard` in this kernel.
     pub discard: DiscardGeneration,
 }
 
 impl HostConfig {
-    /// Returns the pages that fit into memory next to the kernel's memory for this many files and pages.
+    /// Returns the pages that fit in memory, with the kernel's own memory for this many files and pages.
     pub(super) fn memory_for_pages(&self, inodes: u64, pages: u64) -> u64 {
         let Slabs { inode_bytes, page_bytes, .. } = self.slabs;
         Bytes(self.memory.0.saturating_sub(inodes * inode_bytes + pages * page_bytes)).units_floor()
@@ -184,7 +171,7 @@ impl HostConfig {
                 Writeback::AtTheLimit
             },
             queue: QueueConfig {
-                // Read latency target for non-rotating drives: 2 ms. Default queue depth (nr_requests): 256.
+                // Read latency target of 2 ms for non-rotating drives; default queue depth (`nr_requests`) of 256.
                 write_throttle: linux.throttles_writeback().then_some(WriteThrottleConfig {
                     read_latency_max: SimDuration::from_millis(2),
                     queue_depth: 256,

@@ -7,15 +7,12 @@ use crate::units::{Lpn, SimTime, UNIT_BYTES, UnitRange};
 /// A run of a file's pages in a run of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileExtent {
-    /// First page of the file.
     pub page: u64,
-    /// Blocks of these pages.
     pub blocks: UnitRange,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Inode {
-    /// False for a removed file, whose slot is reused.
     pub in_use: bool,
     /// Number of files that had this slot before; it distinguishes an open file that was removed from its successor.
     pub generation: u32,
@@ -31,7 +28,7 @@ pub(crate) struct Inode {
     pub dirty_pages: u64,
     pub writers: u32,
     pub writeback_pages: u64,
-    /// Requests for this file in flight that read, or write past the page cache.
+    /// Requests in flight that read this file, or write it past the page cache.
     pub reads: u64,
     /// Number of holes being punched, and of those punched before.
     pub punching: u32,
@@ -40,14 +37,12 @@ pub(crate) struct Inode {
     pub reserved_pages: u64,
     /// Key among the dirty files: the time at which the file became dirty, and a sequence number.
     pub dirty_key: Option<(SimTime, u64)>,
-    /// The transaction that holds its latest metadata change.
     pub transaction: u64,
     /// The transaction that holds the latest change without which its data cannot be read (`i_datasync_tid`).
     pub data_transaction: u64,
     pub name_transaction: u64,
-    /// Time of the last change as stored in the inode.
     pub modified: Option<SimTime>,
-    /// True if the access time is younger than the last change (then a read need not update it: relatime).
+    /// The access time is younger than the last change, so a read need not update it (relatime).
     pub accessed_since_change: bool,
     /// Page at which write-back continues in a large file.
     pub writeback_cursor: u64,
@@ -78,7 +73,7 @@ impl Inode {
         }
     }
 
-    /// Returns the block at which ext4 starts to look for one for a page: as far from its neighbour on the disk as it
+    /// Returns the block at which ext4 starts to look for a page's block: as far from its neighbour on the disk as it
     /// is in the file (`ext4_ext_find_goal`); `None` if the file has no block yet.
     pub(super) fn near(&self, page: u64) -> Option<Lpn> {
         let index = self.extents.partition_point(|e| e.page <= page);
@@ -90,13 +85,13 @@ impl Inode {
         })
     }
 
-    /// Returns the block behind the file's last, where growth would be contiguous.
+    /// Returns the block after the file's last, where growth would be contiguous.
     pub fn goal(&self) -> Option<Lpn> {
         self.extents.last().map(|e| e.blocks.end())
     }
 
-    /// Returns the place for page `page`, which lies behind (or before) a hole: as far from its neighbour on the disk
-    /// as it is in the file. `None` means the goal of stream allocation.
+    /// Returns the place for page `page`, which follows (or precedes) a hole: as far from its neighbour on the disk as
+    /// it is in the file. `None` means the goal of stream allocation.
     ///
     /// So a hole in the file leaves a gap on the disk, which is how `lseek` fragments a file. In ext4 this has two
     /// causes. `ext4_ext_find_goal` asks for the neighbour's block plus the distance in pages. For a file under stream
@@ -132,7 +127,6 @@ impl Inode {
         }
     }
 
-    /// Takes the blocks of some pages from the file.
     pub fn take_extents(&mut self, page: u64, pages: u64) -> Vec<UnitRange> {
         let (mut taken, end) = (Vec::new(), page + pages);
         let from = self.extents.partition_point(|e| e.page + e.blocks.units <= page);
@@ -176,7 +170,7 @@ fn window_pages(file_pages: u64) -> Option<u64> {
     const MIB: u64 = (1 << 20) / UNIT_BYTES;
     match file_pages {
         0..=16 => None,
-        // The whole file: up to 1 MiB there is no other window to skip.
+        // Up to 1 MiB the whole file: there is no other window to skip.
         _ if file_pages <= MIB => Some(MIB),
         _ if file_pages <= 4 * MIB => Some(2 * MIB),
         _ if file_pages <= 8 * MIB => Some(4 * MIB),

@@ -12,7 +12,7 @@ use super::host::Placement;
 use super::inode::Inode;
 use super::layout::{FIRST_INODE, FLEX_GROUPS, INODES_PER_BLOCK, INODES_PER_GROUP, ROOT_INODE};
 
-/// All inodes of a file system; table blocks that were never used take no memory.
+/// All inodes of a file system. Table blocks that were never used take no memory.
 #[derive(Clone, Debug, Default)]
 pub(super) struct InodeTable {
     blocks: Vec<Vec<Inode>>,
@@ -51,7 +51,7 @@ struct Flex {
 }
 
 impl InodeTable {
-    /// Creates the table of a new file system with this many groups; the inodes that mkfs creates are in use.
+    /// Creates the table of a new file system with this many groups. The inodes that mkfs creates are in use.
     pub fn new(groups: u64) -> Self {
         let mut table = Self {
             blocks: vec![Vec::new(); (groups * INODES_PER_GROUP / INODES_PER_BLOCK) as usize],

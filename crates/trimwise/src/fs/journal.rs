@@ -57,11 +57,11 @@ struct Buffer {
     in_running: bool,
     in_committing: bool,
     locked: bool,
-    /// The committed transaction that waits for this buffer to reach its place; 0 if it is clean.
+    /// The committed transaction that waits for this buffer to reach its place; 0 if the buffer is clean.
     checkpoint: u64,
     dirty_since: SimTime,
-    /// True if the buffer's page in the drive's page cache counts as dirty. It does until write-back looks at it, even
-    /// if the buffer has changed since.
+    /// The buffer's page in the drive's page cache counts as dirty. It does until write-back looks at it, even if the
+    /// buffer has changed since.
     is_page_dirty: bool,
 }
 
@@ -71,7 +71,7 @@ struct Transaction {
     started: SimTime,
     buffers: Vec<BufferId>,
     freed: Vec<UnitRange>,
-    /// Metadata blocks that the transaction frees: once it is durable they no longer need to reach their places.
+    /// Metadata blocks that the transaction frees. Once it is durable they no longer need to reach their places.
     revoked: Vec<BufferId>,
     /// Data writes of this transaction that the device has not acknowledged (ordered mode).
     ordered: Rc<Cell<u64>>,
@@ -83,14 +83,13 @@ struct Committing {
     tid: u64,
     blocks: u64,
     start: u64,
-    /// True once the last flush has begun, which does not cover later writes (`T_COMMIT_JFLUSH`).
+    /// The last flush has begun. It does not cover later writes (`T_COMMIT_JFLUSH`).
     is_flushing: bool,
 }
 
-/// Place at which recovery starts to read the log.
+/// Where recovery starts to read the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tail {
-    /// The transaction expected there.
     pub tid: u64,
     /// Block of the log, counted from the block after the journal's superblock.
     pub offset: u64,
@@ -119,10 +118,9 @@ pub struct Journal {
     reclaimable_blocks: u64,
     /// Dirty pages of the drive's page cache: committed metadata.
     pub(super) dirty_pages: u64,
-    /// Metadata pages being written to their places.
     pub(super) pages_in_writeback: u64,
     moving_tail: bool,
-    /// True while a commit waits for the handles of its transaction; no new handle starts meanwhile.
+    /// A commit waits for the handles of its transaction; no new handle starts meanwhile.
     switching: bool,
     buffers: Vec<Buffer>,
     by_block: WordMap<u64, BufferId>,
@@ -132,13 +130,13 @@ pub struct Journal {
     committing: Option<Committing>,
     checkpoints: VecDeque<Checkpoint>,
     next_tid: u64,
-    /// The newest transaction with a commit that is declared done.
+    /// The newest transaction whose commit is declared done.
     pub(super) committed: u64,
     requested: u64,
 }
 
 impl Journal {
-    /// Creates an empty journal in `blocks`, the first of which is its superblock, that continues where the last mount
+    /// Creates an empty journal in `blocks`, the first of which is its superblock. It continues where the last mount
     /// ended. A transaction can use at most 1/`transactions` of it.
     pub fn new(blocks: UnitRange, end: Tail, transactions: u64) -> Self {
         let log = UnitRange::new(blocks.start.offset(1), blocks.units - 1);
@@ -261,7 +259,7 @@ impl Journal {
         (oldest.or(committing).unwrap_or(next), self.reclaimable_blocks)
     }
 
-    /// Reserves `blocks` at the head of the log; two runs where it wraps.
+    /// Reserves `blocks` at the head of the log. They are two runs where the log wraps.
     fn log_blocks(&mut self, blocks: u64) -> Vec<UnitRange> {
         self.free_blocks = self.free_blocks.saturating_sub(blocks);
         let mut ranges = Vec::with_capacity(2);
@@ -295,8 +293,7 @@ impl Journal {
         self.dirty_pages - before
     }
 
-    /// Marks the pages of all buffers of a transaction that has just been committed dirty. Returns the number that
-    /// became dirty.
+    /// Marks the pages of all buffers of a just committed transaction dirty. Returns the number that became dirty.
     pub(crate) fn mark_transaction_dirty(&mut self, tid: u64) -> u64 {
         let newest = self.checkpoints.back().filter(|checkpoint| checkpoint.tid == tid);
         let ids = newest.map(|checkpoint| checkpoint.buffers.clone()).unwrap_or_default();

@@ -18,17 +18,14 @@ const TABLE_BLOCKS: u64 = INODES_PER_GROUP / INODES_PER_BLOCK;
 /// Minimum journal size of the model, in blocks (jbd2 itself needs 1,024).
 const JOURNAL_UNITS_MIN: u64 = 256;
 pub(crate) const FIRST_INODE: u32 = 12;
-/// Inode of the root directory.
 pub const ROOT_INODE: u32 = 2;
 
-/// Options for mkfs.ext4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FormatOptions {
     /// Size of the journal; `None` applies mke2fs's own rule.
     pub journal: Option<Bytes>,
-    /// True if mkfs discards the whole device first (mke2fs does by default since 1.41.10).
+    /// mkfs discards the whole device first (mke2fs does by default since 1.41.10).
     pub discard: bool,
-    /// The mke2fs whose rules apply to the rest.
     pub tool: Mke2fs,
 }
 
@@ -53,34 +50,24 @@ impl Default for FormatOptions {
     }
 }
 
-/// The device is too small to hold a file system.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[error(
     "a file system with a {journal} journal does not fit on a device of {device}; at least {least} are needed"
 )]
 pub struct FormatError {
-    /// Size of the device that was given.
     pub device: Bytes,
-    /// Size of the journal that was requested.
     pub journal: Bytes,
-    /// The smallest device that would suffice.
     pub least: Bytes,
 }
 
-/// The fixed layout of a file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     total_units: u64,
     tool: Mke2fs,
-    /// Blocks of the journal.
     pub journal: UnitRange,
 }
 
 impl Layout {
-    /// Plans a file system on a device of `total_units`.
-    ///
-    /// # Errors
-    /// [`FormatError`] if metadata and journal do not fit.
     pub fn plan(total_units: u64, options: FormatOptions) -> Result<Self, FormatError> {
         let journal_units =
             options.journal.map_or_else(|| options.tool.journal_units(total_units), Bytes::units_floor);
@@ -108,7 +95,7 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Returns the start of the journal: in the middle, behind the metadata of that group.
+    /// Returns the start of the journal: in the middle, after the metadata of that group.
     fn journal_start(&self, journal_units: u64) -> Lpn {
         let groups = self.groups();
         let group = match self.tool {
@@ -132,7 +119,7 @@ impl Layout {
                 (first..=last).min_by_key(|&group| taken(group)).unwrap_or(first)
             }
         };
-        // Place it behind any metadata in its way; mke2fs would cut it in two there.
+        // Place it after any metadata in its way; mke2fs would cut it in two there.
         let mut metadata = self.metadata();
         metadata.sort_unstable_by_key(|range| range.start);
         let first_fit = |from: u64| {
@@ -152,17 +139,14 @@ impl Layout {
         })
     }
 
-    /// Returns the number of blocks in the file system.
     pub fn total_units(&self) -> u64 {
         self.total_units
     }
 
-    /// Returns the number of inodes.
     pub fn inodes(&self) -> u64 {
         self.groups() * INODES_PER_GROUP
     }
 
-    /// Returns the block of the superblock.
     pub fn superblock(&self) -> Lpn {
         Lpn(0)
     }
@@ -171,7 +155,6 @@ impl Layout {
         Lpn(1 + group / self.tool.descriptors_per_block())
     }
 
-    /// Returns the block of a group's block bitmap.
     pub fn block_bitmap(&self, group: u64) -> Lpn {
         Lpn(self.flex_start(group) + group % FLEX_GROUPS)
     }

@@ -50,9 +50,9 @@ pub(super) struct FileShape {
     pub(super) page: u64,
     pub(super) size_pages: u64,
     pub(super) is_open: bool,
-    /// Page and block just behind the mapped extent before it.
+    /// Page and block just after the previous mapped extent.
     pub(super) left: Option<(u64, u64)>,
-    /// First page and block of the mapped extent behind it.
+    /// First page and block of the next mapped extent.
     pub(super) right: Option<(u64, u64)>,
 }
 
@@ -80,7 +80,7 @@ struct Window {
     unused: Vec<UnitRange>,
 }
 
-/// Criterion that groups and extents must meet, from the most to the least selective.
+/// A criterion that groups and extents must meet. From the most to the least selective:
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Criterion {
     Buddy,
@@ -265,7 +265,7 @@ impl Search {
         self.best
     }
 
-    /// Scans the groups of the suitable lists, from the goal's group on and around.
+    /// Scans the groups of the suitable lists, beginning with the goal's group and wrapping around.
     fn through_lists(&mut self, allocator: &Allocator, criterion: Criterion) {
         let (groups, lists) = (allocator.groups() as u64, allocator.mballoc());
         let first = self.goal_group;
@@ -363,8 +363,8 @@ impl Allocator {
         }
     }
 
-    /// Allocates up to `want` units in one extent for a file; `None` only if nothing is free. Also returns the blocks
-    /// newly preallocated, which must not be trimmed any more.
+    /// Allocates up to `want` units in one extent for a file; `None` only if nothing is free. Also returns the newly
+    /// preallocated blocks, which must not be trimmed any more.
     pub(super) fn allocate_for_file(
         &mut self,
         goal: Lpn,

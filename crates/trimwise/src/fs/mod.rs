@@ -106,9 +106,8 @@ struct Disk {
     stale: StaleTracker,
     /// Blocks that files can never have: metadata and journal.
     fixed_units: u64,
-    /// True if the device is known to have been told of all free blocks: formatted with discard, or unmounted with
-    /// nothing left to tell (f2fs keeps such a mark, `CP_TRIMMED_FLAG`). If false, a mount treats all free blocks as
-    /// untrimmed.
+    /// The device is known to have been told of all free blocks: formatted with discard, or unmounted with nothing left
+    /// to tell (f2fs keeps such a mark, `CP_TRIMMED_FLAG`). If not, a mount treats all free blocks as untrimmed.
     is_trimmed: bool,
     /// Place in the log at which the next mount continues.
     log: Tail,
@@ -127,7 +126,7 @@ struct State {
     /// Blocks that have no owner and are not allocatable now: freed by an uncommitted transaction, waiting for their
     /// TRIM, or in a TRIM.
     withheld_units: u64,
-    /// Withheld blocks that are in a TRIM without a token: of FITRIM, or behind an extent through which a TRIM runs on.
+    /// Withheld blocks that are in a TRIM without a token: of FITRIM, or after an extent whose TRIM extends over them.
     /// In the latter case, the part that is pending stays pending.
     held: Vec<UnitRange>,
     /// Minimum extent length of the last FITRIM (`s_last_trim_minblks`).
@@ -155,13 +154,12 @@ struct Inner {
     policy: HostedPolicy,
     state: RefCell<State>,
     events: Events,
-    /// While tasks wait for blocks that the policy withholds: the time since which it has released none, and the time
-    /// until which a task is known to have waited.
+    /// Set while tasks wait for blocks that the policy withholds: the time since which it has released none, and the
+    /// time until which a task is known to have waited.
     unreleased: Cell<Option<(SimTime, SimTime)>>,
     /// Number of allocations with new blocks that do not yet hold their data.
     conversions: Cell<u64>,
     flusher_called: Cell<bool>,
-    /// Set at unmount, to end the background tasks.
     stopping: Cell<bool>,
     threads: Cell<u32>,
     /// Records the contents of each write, for the crash checker.
@@ -222,21 +220,16 @@ impl VolumeImage {
         Volume { queue: BlockQueue::new(sim, self.drive.clone(), config), disk: self.disk.clone() }
     }
 
-    /// Returns the device in the snapshot.
     pub fn ssd(&self) -> &Ssd {
         self.drive.ssd()
     }
 }
 
-/// A mounted file system; cheap to clone, all clones are the same mount. [`Volume`] has an example.
+/// A mounted file system. Cheap to clone: all clones are the same mount. [`Volume`] has an example.
 #[derive(Clone)]
 pub struct Ext4(Rc<Inner>);
 
 impl Volume {
-    /// Formats the device behind `queue`.
-    ///
-    /// # Errors
-    /// [`FormatError`] if the device is too small.
     pub async fn format(queue: &BlockQueue, options: FormatOptions) -> Result<Self, FormatError> {
         let total_units = queue.with_ssd(|ssd| ssd.capacity_units());
         let layout = Layout::plan(total_units, options)?;
@@ -278,12 +271,10 @@ impl Volume {
         Ok(Self { queue: queue.clone(), disk })
     }
 
-    /// Takes a snapshot of the file system and its device.
     pub fn image(&self) -> VolumeImage {
         VolumeImage { drive: self.queue.drive().clone(), disk: self.disk.clone(), at: self.queue.sim().now() }
     }
 
-    /// Returns the queue and device below.
     pub fn queue(&self) -> &BlockQueue {
         &self.queue
     }
@@ -295,7 +286,7 @@ impl Volume {
         self.mount_as(host, governor, None).await
     }
 
-    /// Mounts the volume with a policy, over a target if the policy has one: until it is unmounted. Lets `witness` (of
+    /// Mounts the volume with a policy, over a target if the policy has one, until it is unmounted. Lets `witness` (of
     /// this volume, freshly formatted) record writes and promises.
     pub async fn mount_under(self, host: HostConfig, policy: &Policy, witness: Option<Rc<Witness>>) -> Ext4 {
         if let Some(target) = policy.target() {
@@ -437,7 +428,6 @@ impl Ext4 {
         Volume { queue: inner.queue.clone(), disk }
     }
 
-    /// Returns the queue and device below.
     pub fn queue(&self) -> &BlockQueue {
         &self.0.queue
     }
@@ -477,7 +467,7 @@ impl Ext4 {
         self.0.state.borrow_mut().disk.stale.take_recent_max(now)
     }
 
-    /// Returns the accounting of all freed blocks. What a target below has is not issued.
+    /// Returns the accounting of all freed blocks. Discards that wait in a target below do not count as issued.
     pub fn ledger(&self) -> Ledger {
         let own = self.0.policy.ledger();
         self.0.queue.ledger_below().map_or(own, |below| own.handed_on(&below))
@@ -499,12 +489,10 @@ impl Ext4 {
         allocator.free_from(0, u64::MAX).map(|extent| (extent.start.0, extent.units)).collect()
     }
 
-    /// Returns the number of transactions committed so far.
     pub fn commits(&self) -> u64 {
         self.0.state.borrow().journal.committed
     }
 
-    /// Returns the blocks of the journal.
     pub fn journal_blocks(&self) -> UnitRange {
         self.0.state.borrow().disk.layout.journal
     }

@@ -61,7 +61,7 @@ impl Ext4 {
         FileError::Other { path: path.to_owned(), reason: reason.to_owned() }
     }
 
-    /// Creates a name and an inode under one handle; returns the inode and its generation.
+    /// Creates a name and an inode under one handle. Returns the inode and its generation.
     pub(super) async fn make_entry(&self, path: &str, is_directory: bool) -> Result<(u32, u32), FileError> {
         self.0.sim.charge(self.0.host.cpu.create).await;
         let (handle, (inode, metadata)) = loop {
@@ -72,7 +72,7 @@ impl Ext4 {
             }
             self.wait_for_space(path).await?;
         };
-        // Read it before the next await: the file may be removed again at once.
+        // Read the generation before the next await: the file may be removed again at once.
         let generation = self.generation(inode);
         {
             let slot = &mut self.0.state.borrow_mut().disk.inodes[inode as usize];
@@ -90,7 +90,7 @@ impl Ext4 {
         let state = &mut *self.0.state.borrow_mut();
         let room = self.allocatable_units(state).saturating_sub(state.reserved_pages);
         let disk = &state.disk;
-        // Another task may have created it while this one waited for its handle.
+        // Another task may have created the name while this one waited for its handle.
         if disk.names.contains_key(path) {
             return Err(FileError::Exists { path: path.to_owned() });
         }
@@ -292,7 +292,7 @@ impl Ext4 {
                 if entry.generation != generation {
                     return None;
                 }
-                // Another task may have used it while this one waited.
+                // Another task may have used the file while this one waited.
                 if entry.size_bytes > 0 || entry.writeback_pages > 0 || entry.reads > 0 {
                     continue;
                 }
@@ -333,7 +333,6 @@ impl Ext4 {
         }
     }
 
-    /// Drops a file's pages, none of which is in transfer. Returns the number dropped.
     fn drop_pages(&self, inode: u32) -> u64 {
         let state = &mut *self.0.state.borrow_mut();
         self.witnessed(|witness| witness.truncated(inode));

@@ -18,8 +18,8 @@ const SPACE_COMMITS_MAX: u32 = 4;
 
 /// An open file of the modelled file system.
 ///
-/// Linux keeps a removed file until it is closed. Here its blocks go at once; reads through a file still open then find
-/// its end, and writes are refused.
+/// Linux keeps a removed file until it is closed. Here its blocks go at once; an open file then reads as if it ended,
+/// and refuses writes.
 #[derive(Clone, Debug)]
 pub struct OpenFile {
     pub(super) inode: u32,
@@ -136,19 +136,19 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Writes past the page cache (`O_DIRECT`). Blocks that the file has are overwritten where they are; for new ones
-    /// the pages go through the cache and are written at once, as the kernel does where it cannot write directly.
+    /// Writes past the page cache (`O_DIRECT`). Existing blocks are overwritten in place; for new ones the pages go
+    /// through the cache and are written at once, as the kernel does where it cannot write directly.
     async fn write_direct(&self, file: &OpenFile, start: u64, len: u64) -> Result<(), FileError> {
         let (page, pages) = (start / UNIT_BYTES, (start + len).div_ceil(UNIT_BYTES) - start / UNIT_BYTES);
         self.clean(file.inode, page, pages).await;
-        // The drive reads what a write leaves of a unit.
+        // The drive reads the parts of a unit that a write leaves.
         for (end, page) in [(start, page), (start + len, page + pages - 1)] {
             if !end.is_multiple_of(UNIT_BYTES) {
                 self.read_direct(file.inode, page, 1).await;
             }
         }
         let punches = || self.0.state.borrow().disk.inodes[file.inode as usize].punches;
-        // While a file is truncated, its blocks outlive its length: they are about to go.
+        // While a file is truncated, it still has blocks beyond its length that are about to go.
         let is_within = || self.0.state.borrow().disk.inodes[file.inode as usize].size_bytes >= start + len;
         let blocks = loop {
             self.wait_for_punches(file.inode).await;
@@ -164,7 +164,7 @@ impl Ext4 {
                 break blocks;
             }
         };
-        // Only the time of its last change changes.
+        // Only the time of the last change is updated.
         let change = {
             let state = &mut *self.0.state.borrow_mut();
             let entry = &mut state.disk.inodes[file.inode as usize];
@@ -221,7 +221,7 @@ impl Ext4 {
         self.dirty_metadata(&handle, &[block]).await;
     }
 
-    /// Returns a write's changes to the inode. `grows`: the end of the file moves within its last block.
+    /// Returns a write's changes to the inode. `grows` says that the end of the file moves within its last block.
     fn change_of(&self, state: &mut State, inode: u32, grows: bool) -> Change {
         let entry = &mut state.disk.inodes[inode as usize];
         let modified = self.0.host.file_time(self.0.sim.now());
@@ -239,7 +239,7 @@ impl Ext4 {
         if grows { Change::Length } else { Change::Time }
     }
 
-    /// Marks pages dirty. Returns what has to join the running transaction, and how many pages became dirty.
+    /// Marks pages dirty. Returns the metadata that must join the running transaction, and how many pages became dirty.
     fn mark_written(
         &self,
         state: &mut State,
@@ -302,7 +302,8 @@ impl Ext4 {
         }
     }
 
-    /// Writes a file's data and commits the transaction that `needed` names, unless it is committed (`ext4_sync_file`).
+    /// Writes a file's data and commits the transaction that `needed` returns, unless it is committed already
+    /// (`ext4_sync_file`).
     async fn sync_file(&self, file: &OpenFile, needed: fn(&Inode) -> u64) -> Result<(), FileError> {
         self.0.sim.charge(self.0.host.cpu.syscall).await;
         if self.generation(file.inode) != file.generation {

@@ -23,7 +23,6 @@ pub(crate) struct PageLists {
 }
 
 impl PageLists {
-    /// Creates the empty lists of a machine with this much memory, in pages.
     pub fn new(memory_pages: u64) -> Self {
         // `zone_batchsize`: 31 with 512 MiB, 63 from 1 GiB on.
         let quarter = ((memory_pages >> 10).min(256) / 4).max(1);

@@ -22,7 +22,7 @@ impl Ext4 {
         self.0.events.read_done.notify_all();
     }
 
-    /// Waits until nobody punches a hole into a file.
+    /// Waits until no task is punching a hole into the file.
     pub(super) async fn wait_for_punches(&self, inode: u32) {
         while self.0.state.borrow().disk.inodes[inode as usize].punching > 0 {
             self.0.events.read_done.wait().await;
@@ -45,7 +45,7 @@ impl Ext4 {
                 let id = entry.chunks.get(page / CHUNK_PAGES);
                 id.is_some_and(|id| state.cache.state(id).dirty & mask(page % CHUNK_PAGES, 1) != 0)
             };
-            // Another task may have used it while this one waited.
+            // Another task may have used the file while this one waited.
             let is_busy = entry.writeback_pages > 0 || entry.reads > 0;
             if is_busy || entry.dirty_pages > 0 && (first..first + pages).any(is_dirty) {
                 continue;

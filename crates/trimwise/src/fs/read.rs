@@ -1,8 +1,8 @@
 //! Reading: the page cache, and read-ahead as Linux does it on demand.
 //!
-//! A miss at the beginning of a file, or behind the last page read, opens a window: four pages for small reads, then
-//! twice as many each time, up to 128 KiB. When a reader reaches the first page read ahead of demand, the next window
-//! starts, so that a sequential reader seldom waits.
+//! A miss at the beginning of a file, or right after the last page read, opens a window: four pages for small reads,
+//! then twice as many each time, up to 128 KiB. When a reader reaches the first page read ahead of demand, the next
+//! window starts, so that a sequential reader seldom waits.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -21,7 +21,6 @@ const ACCESS_TIME_CREDITS: u64 = 4;
 pub(crate) struct ReadAhead {
     start: u64,
     pages: u64,
-    /// Pages at the window's end that were read ahead of demand.
     ahead: u64,
     previous: Option<u64>,
 }
@@ -112,11 +111,11 @@ impl Ext4 {
         Ok((end - start) as usize)
     }
 
-    /// Reads blocks past the page cache (`O_DIRECT`); a hole costs nothing.
+    /// Reads blocks past the page cache (`O_DIRECT`). A hole costs nothing.
     pub(super) async fn read_direct(&self, inode: u32, page: u64, pages: u64) {
         self.clean(inode, page, pages).await;
         self.wait_for_punches(inode).await;
-        // Each call has an event of its own: of thousands in flight, only the one that is done is woken.
+        // Each call has an event of its own, so that of thousands in flight only the finished one is woken.
         let (left, done) = (Rc::new(Cell::new(0)), Event::new(&self.0.sim));
         let mut at = page;
         while at < page + pages {
@@ -149,7 +148,7 @@ impl Ext4 {
         self.0.sim.charge(self.0.host.cpu.syscall).await;
     }
 
-    /// Writes a file's dirty pages if any of these is dirty or in transfer.
+    /// Writes a file's dirty pages if any of these pages is dirty or in transfer.
     pub(super) async fn clean(&self, inode: u32, page: u64, pages: u64) {
         let is_clean = {
             let state = &*self.0.state.borrow();
@@ -183,8 +182,7 @@ impl Ext4 {
         if entry.generation == file.generation { entry.size_bytes } else { 0 }
     }
 
-    /// Notes an access. Returns whether it is the first one after a change, whose time is recorded (mount option
-    /// `relatime`).
+    /// Notes an access. Returns true for the first one after a change: its time is recorded (mount option `relatime`).
     fn is_first_access(&self, inode: u32) -> bool {
         let entry = &mut self.0.state.borrow_mut().disk.inodes[inode as usize];
         !std::mem::replace(&mut entry.accessed_since_change, true)

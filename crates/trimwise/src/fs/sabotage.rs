@@ -65,7 +65,8 @@ impl Ext4 {
         }
     }
 
-    /// A queue separate from the policy's: an extent is checked after it has waited for `ms`, and sent after `ms` more.
+    /// Keeps a queue separate from the policy's. An extent is checked after it has waited for `ms`, and sent after `ms`
+    /// more.
     pub(super) fn after_commit_is_durable(&self, freed: &[UnitRange]) {
         use crate::units::SimDuration;
 

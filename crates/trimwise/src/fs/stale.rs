@@ -18,12 +18,11 @@ pub(crate) struct StaleTracker {
 }
 
 impl StaleTracker {
-    /// Creates a tracker for a file system of `total_units`, none of them stale.
     pub fn new(total_units: u64) -> Self {
         Self { bits: vec![0; total_units.div_ceil(64) as usize], ..Self::default() }
     }
 
-    /// Notes that `range` became free; the units that the device holds valid are stale from now on.
+    /// Notes that `range` became free. The units that the device holds valid are stale from now on.
     pub fn freed(&mut self, now: SimTime, range: UnitRange, is_mapped: impl Fn(u64) -> bool) {
         self.advance(now);
         for unit in range.start.0..range.end().0 {
@@ -42,7 +41,7 @@ impl StaleTracker {
         }
     }
 
-    /// Notes that the device was told of `range`; units that it still holds valid (granularity, faulty firmware) stay
+    /// Notes that the device was told of `range`. Units that it still holds valid (granularity, faulty firmware) stay
     /// stale.
     pub fn told(&mut self, now: SimTime, range: UnitRange, is_mapped: impl Fn(u64) -> bool) {
         self.advance(now);
@@ -71,7 +70,6 @@ impl StaleTracker {
         self.last_change = now;
     }
 
-    /// Returns maximum and time-weighted mean of the stale units since the last reset.
     pub(crate) fn max_and_mean(&mut self, now: SimTime) -> (u64, f64) {
         self.advance(now);
         let span = now.since(self.since).as_nanos();
@@ -79,7 +77,6 @@ impl StaleTracker {
         (self.max_units, mean)
     }
 
-    /// Returns the maximum of the stale units since the previous call or the last reset.
     pub(crate) fn take_recent_max(&mut self, now: SimTime) -> u64 {
         self.advance(now);
         std::mem::take(&mut self.recent_max_units).max(self.now_units)

@@ -60,7 +60,7 @@ pub(crate) struct Throttle {
 }
 
 impl Throttle {
-    /// Starts with a writer and a drive that have not been measured, and these limits in pages.
+    /// Starts with a writer and a drive that have not been measured. The limits are in pages.
     pub fn new(hz: u64, (background, limit): (u64, u64)) -> Self {
         Self {
             hz,
@@ -91,7 +91,7 @@ impl Throttle {
         self.since_look >= poll
     }
 
-    /// Notes pages of the drive's own inode that a commit has dirtied: committed metadata.
+    /// Notes that a commit has dirtied pages of the drive's own inode: committed metadata.
     pub(crate) fn dirtied_by_commit(&mut self, pages: u64) {
         self.dirtied += pages;
     }

@@ -74,7 +74,7 @@ impl State {
         (age, self.dirty_sequence - 1)
     }
 
-    /// Puts a file behind all others that are dirty and of this age.
+    /// Puts a file after all other dirty files of this age.
     pub(super) fn queue_dirty(&mut self, inode: u32, age: SimTime) {
         let key = self.next_dirty_key(age);
         if let Some(old) = self.disk.inodes[inode as usize].dirty_key.replace(key) {

@@ -5,6 +5,8 @@
 //! transaction was closed; for a log block, the contents that jbd2 would find there. It also records the file system's
 //! promises: an `fsync` that has returned, a removal that is durable. Without a witness this costs only a test for
 //! `None`. Everything goes into a [`Record`], which `crash` reads.
+//!
+//! One mount and one queue share a witness.
 
 mod record;
 
@@ -24,7 +26,6 @@ pub use record::{
     UNKNOWN,
 };
 
-/// The recorder; one mount and one queue share it.
 #[derive(Debug)]
 pub struct Witness(RefCell<Record>);
 
@@ -60,13 +61,12 @@ impl Witness {
         witness
     }
 
-    /// Stops watching the queue and returns the record.
     pub fn end(&self, queue: &BlockQueue) -> Record {
         queue.trace(None);
         self.0.take()
     }
 
-    /// Records that the device was told at once, at no cost, that these blocks are free.
+    /// Records that the device was told at no cost that these blocks are free.
     pub(super) fn revealed(&self, range: UnitRange) {
         let record = &mut *self.0.borrow_mut();
         let command = Command::Trim(vec![range]);
@@ -182,12 +182,12 @@ impl Witness {
 pub(super) struct PromiseBegun(Vec<(Promise, u64)>);
 
 impl Ext4 {
-    /// Notes the state that a call is about to make durable, of one file (path and inode) or of all.
+    /// Notes the state that a call is about to make durable: of one file (path and inode), or of all.
     pub(super) fn begin_promise(&self, file: Option<(&str, u32)>) -> Option<PromiseBegun> {
         let witness = self.0.witness.as_ref()?;
         let state = &*self.0.state.borrow();
         let mut files: Vec<(&str, u32)> = match file {
-            // Its name may have changed since it was opened.
+            // The file's name may have changed since it was opened.
             Some((path, inode)) => {
                 let has_it = |entry: &super::Entry| entry.inode == inode && !entry.is_directory;
                 let found = state.disk.names.get_key_value(path).filter(|(_, entry)| has_it(entry));
@@ -217,7 +217,7 @@ impl Ext4 {
         Some(PromiseBegun(files.into_iter().map(promise).collect()))
     }
 
-    /// Records the promises: the call returns now.
+    /// Records the promises when the call returns.
     pub(super) fn keep_promise(&self, begun: Option<PromiseBegun>) {
         let (Some(witness), Some(PromiseBegun(promises))) = (&self.0.witness, begun) else { return };
         let committed = self.0.state.borrow().journal.committed;
@@ -265,7 +265,6 @@ impl Disk {
 }
 
 impl Volume {
-    /// Returns the layout of the file system.
     pub fn layout(&self) -> &Layout {
         &self.disk.layout
     }

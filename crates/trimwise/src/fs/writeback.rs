@@ -43,7 +43,7 @@ fn chunks_of(entry: &Inode, page: u64, pages: u64) -> Vec<(ChunkId, u32)> {
     in_chunks(page, pages).filter_map(part).collect()
 }
 
-/// Pages that are being written: meanwhile no other task truncates or writes them.
+/// Pages that are being written. Meanwhile no other task truncates or writes them.
 #[must_use = "its pages stay in transfer until they are submitted"]
 struct Claim {
     inode: u32,
@@ -52,13 +52,12 @@ struct Claim {
     waiting: Waiting,
 }
 
-/// The part of the journal that waits for the data of a claim.
 #[derive(Clone)]
 enum Waiting {
     Nobody,
-    /// The transaction that allocated the blocks; it counts the outstanding writes (ordered mode).
+    /// The transaction that allocated the blocks. It counts the outstanding writes (ordered mode).
     Transaction(Rc<Cell<u64>>),
-    /// The conversion of the blocks, which count as unwritten until all data are written.
+    /// The conversion of the blocks. They count as unwritten until all data are written.
     Conversion(Rc<Conversion>),
 }
 
@@ -79,9 +78,9 @@ impl Conversion {
 
 #[derive(Clone, Copy)]
 struct Wish {
-    /// Behind the file's last block, if the pages continue it.
+    /// The block after the file's last, if the pages continue it.
     goal: Option<Lpn>,
-    /// At a distance from its neighbour, if the pages lie behind a hole.
+    /// A place at a distance from the pages' neighbour, if they follow a hole.
     place: Option<Lpn>,
 }
 
@@ -108,7 +107,7 @@ impl Ext4 {
         }
     }
 
-    /// Stops a writer that has dirtied pages while too much memory is dirty; wakes the flusher when it has something to
+    /// Stops a writer that has dirtied pages while too much memory is dirty. Wakes the flusher when it has something to
     /// do.
     pub(super) async fn balance_dirty_pages(&self, dirtied: u64) {
         if let Writeback::Paced { .. } = self.0.host.writeback {
@@ -174,8 +173,7 @@ impl Ext4 {
         self.0.state.borrow().cache.dirty_pages() > limit
     }
 
-    /// Gives the file that has been dirty longest its turn. Returns true if there was one (that became dirty before
-    /// `limit`).
+    /// Gives the file that has been dirty longest its turn. Returns false if none has been dirty since before `limit`.
     async fn write_oldest(&self, limit: Option<SimTime>) -> bool {
         let oldest = {
             let state = &mut *self.0.state.borrow_mut();
@@ -190,7 +188,7 @@ impl Ext4 {
             let state = &mut *self.0.state.borrow_mut();
             let entry = &state.disk.inodes[oldest as usize];
             let is_in_transfer = entry.writeback_pages > 0;
-            // If more is left, the file goes behind the others of its age; if nothing could be written, behind all
+            // If more is left, the file goes after the others of its age; if nothing could be written, after all
             // others.
             if let Some(key) = entry.dirty_key {
                 state.queue_dirty(oldest, if written > 0 { key.0 } else { self.0.sim.now() });
@@ -228,7 +226,8 @@ impl Ext4 {
                 },
             };
             written += claim.blocks.units;
-            // Not behind the whole run: a run that begins in an old block and goes on in new ones takes several steps.
+            // This is not the end of the whole run: a run that begins in an old block and goes on in new ones takes
+            // several steps.
             let behind = claim.page + claim.blocks.units;
             self.0.state.borrow_mut().disk.inodes[inode as usize].writeback_cursor = behind;
             self.submit(claim).await;
@@ -272,7 +271,7 @@ impl Ext4 {
         Some((start, (end - start).min(pages_max)))
     }
 
-    /// Calls [`Self::allocate`] as soon as the journal has room for one more conversion: together they may use half of
+    /// Calls [`Self::allocate`] as soon as the journal has room for one more conversion. Together they may use half of
     /// the largest transaction (`add_transaction_credits`).
     async fn allocate_in_turn(&self, inode: u32, page: u64, pages: u64) -> Option<Claim> {
         if !self.0.host.converts_unwritten {
@@ -379,8 +378,8 @@ impl Ext4 {
         }
     }
 
-    /// Claims pages, all dirty and none in transfer, for writing to these blocks, which they own. They are in transfer
-    /// from now on: no other task writes them or frees the blocks.
+    /// Claims pages, all dirty and none in transfer, for writing to these blocks, which they own. From now on the pages
+    /// are in transfer: no other task writes them or frees the blocks.
     fn claim(&self, state: &mut State, inode: u32, page: u64, blocks: UnitRange) -> Claim {
         let entry = &mut state.disk.inodes[inode as usize];
         for (id, bits) in chunks_of(entry, page, blocks.units) {
@@ -396,8 +395,8 @@ impl Ext4 {
         Claim { inode, page, blocks, waiting: Waiting::Nobody }
     }
 
-    /// Makes the running transaction, or a conversion, wait for the data of newly allocated pages. Returns which of
-    /// them waits.
+    /// Makes the running transaction, or a conversion, wait for the data of newly allocated pages. Returns which of the
+    /// two waits.
     fn await_new_data(&self, state: &mut State, inode: u32, page: u64, units: u64) -> Waiting {
         if self.0.host.converts_unwritten {
             state.disk.inodes[inode as usize].unwritten.push((page, units));
@@ -410,7 +409,7 @@ impl Ext4 {
         Waiting::Transaction(ordered)
     }
 
-    /// Submits the pages of a claim to the device as it has room for them.
+    /// Submits the pages of a claim as the device has room for them.
     async fn submit(&self, claim: Claim) {
         let Claim { inode, mut page, blocks, waiting } = claim;
         for piece in self.0.queue.split(blocks) {
@@ -450,7 +449,7 @@ impl Ext4 {
         self.0.events.writeback_done.notify_all();
     }
 
-    /// Records that blocks hold their data now; only then does the transfer of their pages end (`ext4_end_io_end`).
+    /// Records that blocks hold their data now. Only then does the transfer of their pages end (`ext4_end_io_end`).
     async fn convert(&self, conversion: &Conversion) {
         let &Conversion { inode, page, units, .. } = conversion;
         let handle = self.start_reserved_handle();

@@ -19,13 +19,13 @@ const REST_FORCED: u64 = 4;
 const REST_PRESSED: u64 = 19;
 
 impl LiveHost {
-    /// Time has passed without a sample: a rest may be over. See [`LiveHost::next_at`].
+    /// Handles time passing without a sample: a rest may be over. See [`LiveHost::next_at`].
     pub fn tick(&mut self, now: SimTime, orders: &mut Vec<Order>) {
         self.now = now;
         self.decide(orders);
     }
 
-    /// When to call [`LiveHost::tick`] next, if there is something to do before the next sample.
+    /// Returns when to call [`LiveHost::tick`] next, if there is something to do before the next sample.
     pub fn next_at(&self) -> Option<SimTime> {
         matches!(self.reason, Reason::Rest { .. })
             .then(|| self.pace.rest_until())
@@ -33,8 +33,8 @@ impl LiveHost {
     }
 
     /// Returns the longest time from one sample to the next. The second of a slice shows whether it harms others, and
-    /// where nothing else uses the device the next slice may follow at once. Where nothing tells of frees, each second
-    /// shows what comes and goes within a few. Otherwise no decision changes sooner than with a commit.
+    /// where nothing else uses the device the next slice may follow at once. Where frees are not reported, each second
+    /// shows the files that come and go within a few seconds. Otherwise no decision changes sooner than with a commit.
     pub fn sample_every(&self) -> SimDuration {
         let rests = matches!(self.reason, Reason::Rest { .. });
         let sends = self.is_trimming() || self.load.touched || (rests && self.load.alone >= ALONE);
@@ -44,7 +44,7 @@ impl LiveHost {
             return SECOND;
         }
         let every = self.settings.look_every.min(COMMIT);
-        // The last one before a slice shows what the device does without it.
+        // The last sample before a slice shows what the device does without it.
         let rest = self.pace.rest_until().since(self.load.sampled_at);
         let every = if rests { every.min(rest - SECOND) } else { every };
         every.max(SECOND)
@@ -60,7 +60,7 @@ impl LiveHost {
             return;
         }
         if self.is_paused() {
-            // The status must still show what is waiting.
+            // The status must still show how much is waiting.
             if self.now < self.trouble.retry_at || !self.decide_look(orders) {
                 self.reason = Reason::Paused;
             }
@@ -75,7 +75,7 @@ impl LiveHost {
         if !self.is_left_to_kernel() {
             self.decide_slice(orders);
         }
-        // Also if the request has just turned out to be complete.
+        // This also applies if the request has just turned out to be complete.
         if self.busy.is_none() && self.is_left_to_kernel() {
             self.reason = Reason::Online { fixed: self.wants_online() != Some(true) };
         }
@@ -118,12 +118,12 @@ impl LiveHost {
         self.reason = Reason::Policy { state: words.state, change: words.change };
     }
 
-    /// Whether untrimmed space exceeds the bound of a policy that has one.
+    /// Returns true if untrimmed space exceeds the bound of a policy that has one.
     pub(super) fn is_forced(&self) -> bool {
         self.is_bounded() && self.waiting() > self.bound()
     }
 
-    /// Whether waiting space is close enough to the bound to act: a map can show much at once.
+    /// Returns true if waiting space is close enough to the bound to act: one map can show much at once.
     fn is_near_bound(&self) -> bool {
         self.is_bounded() && self.waiting().0 > self.bound().0 / 8 * 7
     }
@@ -158,12 +158,12 @@ impl LiveHost {
         }
     }
 
-    /// Whether the kernel's online discard does the work and nothing else is sent.
+    /// Returns true if the kernel's online discard does the work and nothing else is sent.
     pub(super) fn is_left_to_kernel(&self) -> bool {
         self.is_online() && !self.is_asked() && !self.has_backlog_despite_online()
     }
 
-    /// Whether FITRIM must still trim, once, what was freed before the kernel's online discard was on.
+    /// Returns true if FITRIM must still trim, once, the space freed before the kernel's online discard was on.
     fn has_backlog_despite_online(&self) -> bool {
         self.knowledge.trims_despite_online()
             && self.wants_online() == Some(true)
@@ -193,10 +193,10 @@ impl LiveHost {
         };
         self.load.touched = true;
         if let Some(message) = &self.trouble.slice_failure {
-            // The attempt may wait a long time for discards that hang: until it succeeds the trouble is not over.
+            // The attempt may wait a long time for discards that hang. The trouble is not over until it succeeds.
             self.reason = Reason::Failed { message: message.clone(), again_in: SimDuration::ZERO };
         } else if self.is_asked() {
-            // A request forgets what is trimmed, so the bound says nothing about it.
+            // A request forgets which space is trimmed, so the bound says nothing about it.
             self.reason = Reason::Asked;
         } else if self.is_forced() {
             self.reason = Reason::OverBound { untrimmed: self.waiting(), bound: self.bound() };
@@ -204,7 +204,7 @@ impl LiveHost {
             self.reason = Reason::Trimming { bytes: slice.bytes };
         }
         if self.is_asked() {
-            // The user is waiting for its end.
+            // The user is waiting for the slice's end.
             slice.lanes = self.lanes.next();
         }
         self.busy = Some(Busy::Trimming { slice: slice.clone(), covered });

@@ -11,10 +11,10 @@ use super::spans::{bytes, intersect, subtract};
 use super::{Sample, Window};
 use crate::units::{Bytes, SimDuration, SimTime, Span};
 
-/// Shortest time between two trims of everything: as fstrim.timer, and every third day above the bound.
+/// Minimum time between two trims of everything: as fstrim.timer, and every third day above the bound.
 const WHOLE_EVERY: SimDuration = SimDuration::from_secs(7 * 86_400);
 const WHOLE_EVERY_FORCED: SimDuration = SimDuration::from_secs(3 * 86_400);
-/// Time from the start to the first one, when the machine has booted.
+/// Time from the start to the first trim of everything, when the machine has booted.
 const WHOLE_FIRST: SimDuration = SimDuration::from_secs(3_600);
 /// Slices are cut at multiples of this.
 const ALIGN: u64 = 1 << 20;
@@ -23,7 +23,7 @@ const ALIGN: u64 = 1 << 20;
 struct Walk {
     ahead: Vec<Span>,
     bytes: u64,
-    /// Bytes freed since the start, perhaps in ranges already covered.
+    /// Bytes freed since the start of the walk, perhaps in ranges already covered.
     freed: u64,
 }
 
@@ -92,8 +92,8 @@ impl Estimate {
         self.go_on(now)
     }
 
-    /// Ends the walk if nothing is ahead of it. Space freed meanwhile may lie behind it and waits for the next one.
-    /// Returns whether the walk is over.
+    /// Ends the walk if nothing is ahead of it. Space freed in the meantime may lie behind it, and waits for the next
+    /// one. Returns true if the walk is over.
     fn go_on(&mut self, now: SimTime) -> bool {
         let Some(walk) = self.walk.take_if(|walk| walk.ahead.is_empty()) else { return false };
         self.has_walked = true;

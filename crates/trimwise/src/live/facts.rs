@@ -4,25 +4,20 @@ use super::{Cut, Slice};
 use crate::policy::Served;
 use crate::units::{Bytes, SimDuration, Span};
 
-/// What a file system and its device can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// Its size.
     pub total: Bytes,
-    /// Where slices are cut.
     pub cut: Cut,
-    /// Whether it can list its free space.
     pub maps: bool,
-    /// Whether its online discard can be turned on and off by remounting.
     pub toggles: bool,
     /// Initial limit on the spans kept of each kind, and on the free extents of one map
     /// ([`LiveHost::keep_at_most`](super::LiveHost::keep_at_most)).
     pub spans_max: usize,
-    /// Whether its own online discard delays, merges and paces discards, as btrfs's `discard=async` does.
+    /// Its own online discard delays, merges and paces discards, as btrfs's `discard=async` does.
     pub online_is_good: bool,
 }
 
-/// User settings; the daemon's configuration explains the defaults.
+/// User settings. The daemon's configuration explains the defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Target for the longest duration of a slice.
@@ -33,7 +28,7 @@ pub struct Settings {
     pub pressure_max_permille: u64,
     /// Shortest time between two maps.
     pub look_every: SimDuration,
-    /// Whether mount options may be changed. Off by default, since someone chose them.
+    /// Mount options may be changed. Off by default, since someone chose them.
     pub may_toggle: bool,
 }
 
@@ -49,20 +44,16 @@ impl Default for Settings {
     }
 }
 
-/// What is seen at a time. Counters may start at any value.
+/// A sample of the host. Counters may start at any value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
-    /// Bytes in use.
     pub used: Bytes,
-    /// Bytes of the file system.
     pub total: Bytes,
     /// Reads and writes that the device completed.
     pub served: Served,
-    /// Requests in the device now, including discards.
     pub in_flight: u64,
     /// Share of the last 10 s in which some task waited for I/O, in thousandths.
     pub pressure_permille: u64,
-    /// Whether the mount has online discard.
     pub online: bool,
 }
 
@@ -77,34 +68,29 @@ impl Sample {
 pub enum Order {
     /// Read the map of free space from an address on; where there are no maps, list the address ranges that FITRIM
     /// accepts. Report with [`LiveHost::looked`](super::LiveHost::looked).
-    Look {
-        /// The address, in bytes.
-        from: u64,
-    },
-    /// Trim this; report with [`LiveHost::trimmed`](super::LiveHost::trimmed).
+    Look { from: u64 },
+    /// Trim this slice. Report with [`LiveHost::trimmed`](super::LiveHost::trimmed).
     Trim(Slice),
-    /// Turn the kernel's online discard on or off; report with [`LiveHost::toggled`](super::LiveHost::toggled).
-    Toggle {
-        /// Whether to turn it on.
-        on: bool,
-    },
+    /// Turn the kernel's online discard on or off. Report with [`LiveHost::toggled`](super::LiveHost::toggled).
+    Toggle { on: bool },
 }
 
 /// The result of [`Order::Look`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window<'a> {
-    /// Where the map begins: at the requested address, or a little behind if an extent crosses it.
+    /// Where the map begins: at the requested address, or a little after it if an extent crosses it.
     pub from: u64,
     /// Where it ends: the end of the file system if the map is complete.
     pub upto: u64,
-    /// Free extents in it, ascending and disjoint, without those too short to be sent; or the ranges to walk over.
+    /// Free extents in the window, ascending and disjoint, without those too short to be sent; or the ranges to walk
+    /// over.
     pub free: &'a [Span],
 }
 
-/// What a device did with a slice that did not fail.
+/// The device's response to a slice that did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trimmed {
-    /// Discards that the device counted meanwhile, from any source; `None` if it does not count.
+    /// Discards that the device counted during the slice, from any source; `None` if it does not count.
     pub counted: Option<Bytes>,
     /// Bytes that the device verifiably took; `None` if failed discards would not have shown.
     pub taken: Option<Bytes>,
@@ -117,16 +103,14 @@ impl Trimmed {
     }
 }
 
-/// How a slice or a map failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failed {
     /// It may work later.
     Again(String),
-    /// Discards failed, or do not end: what the device was told is no longer known.
+    /// Discards failed, or do not end. It is no longer known of which space the device was told.
     Device(String),
     /// It was stopped from outside, by a signal.
     Interrupted,
-    /// It will never work.
     Never(String),
 }
 

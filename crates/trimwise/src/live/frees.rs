@@ -25,7 +25,7 @@ pub(super) struct Frees {
     watched: bool,
     /// Number of further maps for which utilization says how much was freed unreported.
     gap: u8,
-    /// Reported, and not seen as free in a map yet.
+    /// Reported as freed, and not seen as free in a map yet.
     announced: Vec<Span>,
     since_look: Vec<Span>,
     since_sample: u64,
@@ -46,12 +46,11 @@ impl Frees {
         self.since_look.clear();
     }
 
-    /// The part of the map's free space that is reliable.
     pub(super) fn believed(&self, free: &[Span]) -> Vec<Span> {
         subtract(free, &self.since_look)
     }
 
-    /// Accounts for a map of `window`. Returns whether something may have been freed unseen before it, and how many
+    /// Accounts for a map of `window`. Returns true if something may have been freed unseen before it, and how many
     /// bytes were reported there that are not free in it, so that the next map may show them.
     pub(super) fn mapped(&mut self, window: Span, free: &[Span]) -> (bool, Bytes) {
         let gap = self.gap > 0;
@@ -70,12 +69,11 @@ impl Frees {
 }
 
 impl LiveHost {
-    /// Whether each free is reported.
     pub fn are_frees_watched(&self) -> bool {
         self.frees.watched
     }
 
-    /// Sets whether each free is reported by [`LiveHost::freed`] from now on.
+    /// Sets whether [`LiveHost::freed`] will report each free from now on.
     pub fn watch_frees(&mut self, watched: bool) {
         if self.frees.watched != watched {
             self.frees.gap = GAP;
@@ -83,7 +81,7 @@ impl LiveHost {
         self.frees.watched = watched;
     }
 
-    /// Reports what was freed since the last call, in any order: the device does not know that it is free again.
+    /// Reports the spans freed since the last call, in any order. The device does not know that they are free again.
     pub fn freed(&mut self, mut spans: Vec<Span>) {
         spans.retain(|span| span.start < span.end);
         spans.sort_unstable_by_key(|span| span.start);
@@ -96,8 +94,8 @@ impl LiveHost {
         self.frees.since_sample = self.frees.since_sample.saturating_add(bytes);
     }
 
-    /// Notes that at least this many frees were lost before they could be reported. A map is read as soon as one may
-    /// be.
+    /// Notes that at least this many frees were lost before they could be reported. A map is then read as soon as
+    /// possible.
     pub fn frees_lost(&mut self, frees: u64) {
         self.totals.frees_lost = self.totals.frees_lost.saturating_add(frees);
         self.frees.gap = GAP;

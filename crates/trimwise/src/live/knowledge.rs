@@ -1,23 +1,21 @@
-//! What is known of free space, and the only place that asks how it is known.
+//! Knowledge of free space, and the only place that asks where it comes from.
 //!
-//! A file system that can list its free space is known from maps ([`Maps`](super::maps::Maps)). Of others there are sums
-//! from utilization ([`Estimate`](super::estimate::Estimate)), and they are trimmed by a walk over all addresses.
+//! A file system that can list its free space is known from maps ([`Maps`](super::maps::Maps)). For others there are
+//! sums from utilization ([`Estimate`](super::estimate::Estimate)), and they are trimmed by a walk over all addresses.
 //! Everything else in this module tree asks the trait [`Knowledge`], which answers for both.
 
-use super::estimate::Estimate;
 use super::frees::Frees;
-use super::maps::Maps;
 use super::space::{Learned, Slice};
-use super::{Facts, Known, Sample, Window};
+use super::{Known, Sample, Window};
 use crate::units::{Bytes, SimDuration, SimTime, Span};
 
-/// Time after which what is known as trimmed is forgotten, as often as fstrim.timer runs: space allocated and freed
+/// Knowledge of trimmed space is forgotten after this time, as often as fstrim.timer runs. Space allocated and freed
 /// between two maps goes unseen, unless each free is reported ([`LiveHost::freed`](super::LiveHost::freed)).
 pub(super) const FORGET_EVERY: SimDuration = SimDuration::from_secs(7 * 86_400);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Look {
-    /// Everything, or as much of it as fits: starts a round.
+    /// A map of everything, or of as much as fits. It starts a round.
     Everything,
     From(u64),
 }
@@ -28,7 +26,7 @@ pub(super) struct Moment {
     pub now: SimTime,
     pub sample: Sample,
     pub may_look: bool,
-    /// Whether the user or the governor wants all free space trimmed.
+    /// The user or the governor wants all free space trimmed.
     pub all_is_wanted: bool,
 }
 
@@ -36,7 +34,7 @@ pub(super) struct Moment {
 pub(super) struct Limits {
     pub bytes_max: Bytes,
     pub extents_max: u64,
-    /// Whether to send extents of which little waits, if there are no others.
+    /// If there are no others, send extents of which little waits.
     pub any: bool,
 }
 
@@ -44,42 +42,41 @@ pub(super) struct Limits {
 pub(super) enum Next {
     Trim(Slice, Vec<Span>),
     Look(Look),
-    /// Wait: nothing can be sent on its own.
     Nothing,
 }
 
 #[derive(Debug)]
 pub(super) struct Seen {
     pub learned: Learned,
-    /// Whether it belongs to the first round: what it shows as freed was free before the daemon started.
+    /// The map belongs to the first round: what it shows as freed was free before the daemon started.
     pub is_first: bool,
-    /// Message of a failure that the map has revealed: slices count as sent, and their space is still free.
+    /// Message of a failure that the map has revealed: slices count as sent, but their space still waits.
     pub failure: Option<String>,
 }
 
-/// How far the file system has been gone through after a slice.
+/// Progress through the file system after a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pass {
     Underway,
     /// Nothing waits, and the round's last map has been read.
     RoundOver,
-    /// The walk has covered all addresses; space freed meanwhile waits for the next one.
+    /// The walk has covered all addresses. Space freed in the meantime waits for the next one.
     WalkOver,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settled {
-    /// Whether the device counted about as much as was to be sent, as far as can be told now.
+    /// The device counted about as much as was to be sent, as far as can be told now.
     pub is_sure: bool,
-    /// The size that its duration is compared with.
+    /// Size of the slice for comparison with its duration.
     pub paced: Bytes,
     pub pass: Pass,
 }
 
-/// What is known of a file system's free space: which of it the device was told of, and which not. *Waiting* space is to
-/// be trimmed; *left* space is untrimmed too, but the policy leaves it alone.
+/// Knowledge of a file system's free space: of which parts the device was told. *Waiting* space is to be trimmed;
+/// *left* space is untrimmed too, but the policy leaves it alone.
 ///
-/// Methods with a default are of one kind of knowledge only.
+/// Methods with a default apply to one kind of knowledge only.
 pub(super) trait Knowledge {
     fn waiting(&self) -> Bytes;
     fn waiting_extents(&self) -> u64;
@@ -100,12 +97,12 @@ pub(super) trait Knowledge {
         Bytes(0)
     }
 
-    /// Leaves alone what the last map, or the last call of [`Knowledge::take_fresh`], made waiting.
+    /// Leaves the space alone that the last map, or the last call of [`Knowledge::take_fresh`], made waiting.
     fn drop_fresh(&mut self);
     fn catch_up(&mut self);
     fn ask_for_all(&mut self, sample: &Sample);
 
-    /// Forgets what the device was told; the next map shows all of it as untrimmed.
+    /// Forgets what the device was told. The next map shows all of it as untrimmed.
     fn forget(&mut self) {}
     fn want_round(&mut self) {}
     fn toggled(&mut self, _on: bool) {}
@@ -130,8 +127,8 @@ pub(super) trait Knowledge {
         None
     }
 
-    /// Learns from a map; with `begins` it is the first of a round. Where there are no maps, `window` lists the ranges
-    /// to walk over, and there is no result.
+    /// Learns from a map. `begins` says that it is the first of a round. Without maps, `window` lists the ranges to
+    /// walk over, and there is no result.
     fn learn(&mut self, begins: bool, window: Window<'_>, moment: &Moment, frees: &mut Frees)
     -> Option<Seen>;
 
@@ -139,29 +136,29 @@ pub(super) trait Knowledge {
         true
     }
 
-    /// When the next walk over all addresses may start, if what waits needs one.
+    /// Returns when the next walk over all addresses may start, if waiting space needs one.
     fn next_walk(&self, _forced: bool) -> Option<SimTime> {
         None
     }
 
-    /// Whether space freed before the kernel's online discard was on is trimmed, once, while it is on.
+    /// Returns true if space freed before the kernel's online discard was on is trimmed, once, while it is on.
     fn trims_despite_online(&self) -> bool {
         false
     }
 
-    /// The next slice of what waits, or what must be done before it.
+    /// Returns the next slice of waiting space, or what must be done before it.
     fn next_slice(&mut self, limits: Limits, moment: &Moment) -> Next;
 
-    /// Accounts for a slice that ended well; `counted` is what the device counted meanwhile, if it counts.
+    /// Accounts for a slice that ended well. `counted` is the device's count during the slice, if it counts.
     fn settle(&mut self, slice: &Slice, covered: &[Span], counted: Option<Bytes>, now: SimTime) -> Settled;
 
-    /// Notes that a slice failed, and whether it could not have been smaller. What it covered still waits.
+    /// Notes that a slice failed, and whether it could not have been smaller. The space that it covered still waits.
     fn slice_failed(&mut self, _covered: &[Span], _was_least: bool, _now: SimTime) {}
 
     /// Progress of work in several steps, in thousandths of the addresses; `None` if there is none.
     fn progress_permille(&self) -> Option<u64>;
 
-    /// A sentence about that work; `at` is its progress in words.
+    /// Describes that work in a sentence. `at` is its progress in words.
     fn progress_words(&self, at: &str) -> String;
 
     fn known(&self, _now: SimTime) -> Option<Known> {
@@ -169,9 +166,4 @@ pub(super) trait Knowledge {
     }
 
     fn remember(&mut self, _known: Known, _now: SimTime) {}
-}
-
-/// Returns the knowledge of a file system of which nothing has been seen yet.
-pub(super) fn none_yet(facts: &Facts, now: SimTime) -> Box<dyn Knowledge> {
-    if facts.maps { Box::new(Maps::new(facts, now)) } else { Box::new(Estimate::new(facts.cut, now)) }
 }

@@ -3,19 +3,18 @@
 use super::LiveHost;
 use crate::units::{Bytes, SimDuration, Span};
 
-/// A live host's knowledge of trimmed space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Known {
-    /// Free and trimmed when a map was last read, and not freed since: ascending and disjoint.
+    /// Spans that were free and trimmed when a map was last read, and have not been freed since: ascending and
+    /// disjoint.
     pub trimmed: Vec<Span>,
-    /// Time after which all of it must be forgotten.
     pub forget_in: SimDuration,
     /// How much of it may have been allocated and freed unseen.
     pub unseen: Bytes,
 }
 
 impl LiveHost {
-    /// What it knows; `None` if it knows of no trimmed space.
+    /// Returns the host's knowledge; `None` if it knows of no trimmed space.
     pub fn known(&self) -> Option<Known> {
         self.knowledge.known(self.now)
     }

@@ -7,7 +7,6 @@
 
 use crate::units::{Bytes, SimDuration};
 
-/// Maximum number of concurrent calls: the threads of a helper.
 const LANES_MAX: u32 = 4;
 const TRIAL: u32 = 4;
 /// Gain for which more calls are kept, in tenths.
@@ -19,7 +18,7 @@ const AGAIN: u32 = 256;
 pub(crate) struct Lanes {
     kept: u32,
     now: Rate,
-    /// Rate with twice as many, during a trial.
+    /// Rate with twice as many calls, during a trial.
     twice: Option<Rate>,
     until_trial: u32,
 }

@@ -1,4 +1,4 @@
-//! What a file system and its device are doing, from sample to sample.
+//! The activity of a file system and its device, from sample to sample.
 
 use super::Sample;
 use crate::policy::set::Trend;
@@ -9,20 +9,18 @@ const IDLE_REQUESTS_PER_SECOND: u64 = 5;
 /// Window of the trend shown to the user.
 const TREND_WINDOW: SimDuration = SimDuration::from_secs(600);
 
-/// The last sample, and what it shows compared with those before it.
 pub(super) struct Load {
     pub sample: Sample,
     pub sampled_at: SimTime,
     pub trend: Trend,
-    /// Freed so far, as far as is seen: reported, or that used space has fallen from one sample to the next.
+    /// Bytes freed so far, as far as can be seen: reported, or from used space that fell between two samples.
     pub freed: Bytes,
     pub quiet: SimDuration,
     pub alone: SimDuration,
-    /// Whether a slice was in progress since the last sample.
+    /// A slice was in progress since the last sample.
     pub touched: bool,
 }
 
-/// Mean time of the requests between two samples.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Latency {
     pub mean: SimDuration,
@@ -42,10 +40,10 @@ impl Load {
         }
     }
 
-    /// Takes over a sample, and how many bytes were reported as freed since the last one. Returns that one, and the time
-    /// between the two.
+    /// Takes over a sample, and how many bytes were reported as freed since the previous one. Returns the previous
+    /// sample, and the time between the two.
     pub(super) fn take(&mut self, now: SimTime, sample: Sample, reported: u64) -> (Sample, SimDuration) {
-        // The time between samples, not between calls: requests are counted from sample to sample.
+        // Take the time between samples, not between calls: requests are counted from sample to sample.
         let interval = now.since(std::mem::replace(&mut self.sampled_at, now));
         let before = std::mem::replace(&mut self.sample, sample);
         let fallen = before.used.0.saturating_sub(sample.used.0);
@@ -54,8 +52,8 @@ impl Load {
         (before, interval)
     }
 
-    /// Evaluates the requests since the sample `before`; with `is_trimming`, a slice is in progress now. Returns their
-    /// mean time, if there were any.
+    /// Evaluates the requests since the sample `before`. `is_trimming` says that a slice is in progress now. Returns
+    /// their mean time, if there were any.
     pub(super) fn see_requests(
         &mut self,
         before: &Sample,

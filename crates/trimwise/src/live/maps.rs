@@ -1,4 +1,4 @@
-//! Knowledge of free space from maps, with utilization between them, and what the device counted of each slice.
+//! Knowledge of free space from maps, with utilization between them, and the device's count for each slice.
 
 use super::frees::Frees;
 use super::knowledge::{FORGET_EVERY, Knowledge, Limits, Look, Moment, Next, Pass, Seen, Settled};
@@ -8,28 +8,27 @@ use super::spans::{bytes, intersect};
 use super::{Facts, Known, Sample, Window};
 use crate::units::{Bytes, SimTime, Span};
 
-/// Tolerated number of slices in a row of which the device counted too little.
+/// Tolerated number of slices in a row for which the device counted too little.
 const UNSURE_MAX: u32 = 2;
 
 /// Excess over the slices that may come from others, or from the ends of extents.
 const EXCESS_MAX: Bytes = Bytes::mib(16);
 
-/// Whether `bytes` is less than seven eighths of `of`. Extents may have come into use since the map, and groups of XFS
-/// end within one.
+/// Returns true if `bytes` is less than seven eighths of `of`. Extents may have come into use since the map, and groups
+/// of XFS end within one.
 fn is_far_below(bytes: u64, of: u64) -> bool {
     bytes < of / 8 * 7
 }
 
 #[derive(Debug)]
 pub(super) struct Looks {
-    /// Whether a new round is wanted, for whatever reason.
     pub wanted: bool,
     pub at: Option<SimTime>,
     pub freed: u64,
     pub changed: u64,
 }
 
-/// What was allocated and freed again between two maps, and so counts as trimmed though it may not be.
+/// Space that was allocated and freed again between two maps, and so counts as trimmed though it may not be.
 #[derive(Debug)]
 pub(super) struct Unseen {
     /// Bytes freed according to utilization, but not found in a map yet.
@@ -37,13 +36,13 @@ pub(super) struct Unseen {
     /// Bytes freed according to utilization, but not found in any map.
     missed: u64,
     pub forget_at: SimTime,
-    /// Whether there may be any since knowledge was last forgotten.
+    /// There may be unseen frees since knowledge was last forgotten.
     doubted: bool,
 }
 
 #[derive(Debug, Default)]
 struct Unsure {
-    /// The spans of the last one and what was counted; the next map settles it.
+    /// Spans and count of the last unsure slice. The next map settles it.
     slice: Option<(Vec<Span>, Bytes)>,
     in_turn: u32,
 }
@@ -59,7 +58,7 @@ struct Cutting {
 
 impl Cutting {
     /// Learns whether XFS exceeds the requested range, which depends on the kernel: at least two slices must have sent
-    /// far more. Returns whether that was just learned.
+    /// far more. Returns true if it has just learned that.
     fn sent_whole(&mut self, slice: &Slice, counted: Option<Bytes>) -> bool {
         let (Cut::Anywhere { .. }, Some(counted)) = (self.cut, counted) else { return false };
         // Sum over all slices: small ones exceed little, but often. Space in use inside a range when the map was read
@@ -81,7 +80,7 @@ pub(super) struct Maps {
     pub(super) space: FreeSpace,
     pub(super) round: Round,
     pub(super) looks: Looks,
-    /// Whether the kernel told the device of everything freed since the last map.
+    /// The kernel told the device of everything freed since the last map.
     told: bool,
     pub(super) unseen: Unseen,
     unsure: Unsure,
@@ -102,11 +101,11 @@ impl Maps {
         }
     }
 
-    /// Accounts for what was freed according to utilization before a map, and not found in it.
+    /// Accounts for space that was freed according to utilization before a map, and not found in it.
     ///
-    /// Utilization shows a free at once, the map only after the journal's commit: the next map may have it. What is in
-    /// neither of two maps was allocated and freed between them. Forgetting sends everything once more, so that is done
-    /// only when as much was freed unseen.
+    /// Utilization shows a free at once, the map only after the journal's commit: the next map may have it. Space that
+    /// is in neither of two maps was allocated and freed between them. Forgetting sends everything once more, so that
+    /// is done only when as much was freed unseen.
     fn account_unseen(&mut self, seen_freed: u64, found: u64) {
         let unseen = &mut self.unseen;
         let unexplained = (unseen.unexplained + seen_freed).saturating_sub(found);
@@ -120,8 +119,8 @@ impl Maps {
         }
     }
 
-    /// Whether the device counted so little that part of the slice cannot have been sent, as far as can be told before
-    /// the next map. XFS skips what is still in its log; ext4 skips what it knows to be trimmed.
+    /// Returns true if the device counted so little that part of the slice cannot have been sent, as far as can be told
+    /// before the next map. XFS skips space that is still in its log; ext4 skips space that it knows to be trimmed.
     fn is_short(&self, slice: &Slice, counted: Option<Bytes>) -> bool {
         let may_tell = !matches!(self.cutting.cut, Cut::Groups { .. });
         may_tell && counted.is_some_and(|counted| is_far_below(counted.0, slice.bytes.0))
@@ -286,7 +285,7 @@ impl Knowledge for Maps {
     fn next_slice(&mut self, Limits { bytes_max, extents_max, any }: Limits, moment: &Moment) -> Next {
         match self.space.next_slice(self.cutting.cut, bytes_max, extents_max, any) {
             Some((slice, covered)) => Next::Trim(slice, covered),
-            // What is waiting in this window cannot be sent.
+            // The waiting space in this window cannot be sent.
             None if !self.round.is_over && moment.may_look => Next::Look(self.round.further()),
             None => Next::Nothing,
         }

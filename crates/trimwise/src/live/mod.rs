@@ -1,15 +1,15 @@
 //! A TRIM policy on a mounted file system of a real host with a stock kernel, as a pure state machine.
 //!
-//! The daemon hosts one [`LiveHost`] for each file system. It passes on what it sees: a [`Sample`] as often as asked for
-//! ([`LiveHost::sample_every`]), a map of free space on request, how a slice of a trim ended. It receives [`Order`]s: read
-//! a map, trim this slice, turn the kernel's online discard on or off. A [`LiveHost`] does no I/O and reads no clock, so
-//! all of it is tested with a fake host.
+//! The daemon hosts one [`LiveHost`] for each file system. It passes on what it sees: a [`Sample`] as often as asked
+//! for ([`LiveHost::sample_every`]), a map of free space on request, how a slice of a trim ended. It receives
+//! [`Order`]s: read a map, trim this slice, turn the kernel's online discard on or off. A [`LiveHost`] does no I/O and
+//! reads no clock, so all of it is tested with a fake host.
 //!
-//! The governors are those of the models. What is a commit there is a set of frees here, as seen in a map or in
-//! utilization; a TRIM command that they issue is a slice here. Space reused meanwhile is never sent, since FITRIM
-//! looks up what is free when it runs. Three things stand between a governor and the device, in this order: the user's
-//! pause, the pressure on I/O, and the pace ([`Pace`]). `judicious` also keeps untrimmed space below a bound: above it,
-//! slices run under pressure too, with long rests.
+//! The governors are those of the models. A commit there is a set of frees here, as seen in a map or in utilization; a
+//! TRIM command that they issue is a slice here. Space reused in the meantime is never sent, since FITRIM looks up what
+//! is free when it runs. Three things stand between a governor and the device, in this order: the user's pause, the
+//! pressure on I/O, and the pace ([`Pace`]). `judicious` also keeps untrimmed space below a bound: above it, slices run
+//! under pressure too, with long rests.
 //!
 //! Not every file system has a map ([`Facts::maps`]). Without one, untrimmed space is estimated from falling
 //! utilization, and a trim is a walk over everything, which is why it is rare (`WHOLE_EVERY`).
@@ -53,13 +53,13 @@ pub use space::{Cut, FreeSpace, Learned, SPANS_MAX, Slice, WHOLE, keep_longest, 
 pub use status::{LastSlice, Status, Totals};
 pub use user::Asked;
 
-/// Shortest free extent that the daemon trims unless it is told otherwise: at least the mapping unit of most drives, and
-/// large enough to need few commands.
+/// Shortest free extent that the daemon trims by default: at least the mapping unit of most drives, and large enough to
+/// need few commands.
 pub const MIN_EXTENT: Bytes = Bytes::kib(64);
 /// Time between two commits reported to a governor: ext4's commit interval.
 const COMMIT: SimDuration = SimDuration::from_secs(5);
-/// Time between samples while slices may follow each other, or files come and go. Nothing else is decided sooner than with a
-/// commit.
+/// Time between samples while slices may follow each other, or files come and go. Nothing else is decided sooner than
+/// with a commit.
 const SECOND: SimDuration = SimDuration::from_secs(1);
 /// Files that have come or gone this recently may go on doing so.
 const RECENT: SimDuration = SimDuration::from_secs(60);
@@ -79,7 +79,7 @@ struct Wishes {
     slice: bool,
     sweep: bool,
     backlog: bool,
-    /// Whether it wants the kernel's online discard; `None` if it has not said yet.
+    /// The governor's wish for the kernel's online discard; `None` if it has not said yet.
     online: Option<bool>,
 }
 
@@ -102,7 +102,7 @@ pub struct LiveHost {
     lanes: Lanes,
     now: SimTime,
     busy: Option<Busy>,
-    /// No map before this time, except one that cannot wait.
+    /// No map is read before this time, except one that cannot wait.
     look_not_before: SimTime,
     toggling: toggle::Toggling,
     trouble: Trouble,
@@ -111,7 +111,7 @@ pub struct LiveHost {
 }
 
 impl LiveHost {
-    /// A host that has seen nothing yet. The policy must suit a live host ([`PolicySpec::suits_live_host`]).
+    /// Creates a host that has seen nothing yet. The policy must suit a live host ([`PolicySpec::suits_live_host`]).
     pub fn new(policy: PolicySpec, facts: Facts, settings: Settings, now: SimTime) -> Self {
         Self {
             policy,
@@ -122,7 +122,11 @@ impl LiveHost {
             facts,
             settings,
             user: User::default(),
-            knowledge: knowledge::none_yet(&facts, now),
+            knowledge: if facts.maps {
+                Box::new(maps::Maps::new(&facts, now))
+            } else {
+                Box::new(estimate::Estimate::new(facts.cut, now))
+            },
             frees: frees::Frees::default(),
             load: Load::new(Sample { total: facts.total, ..Sample::default() }, now),
             pace: Pace::new(settings.slice_target),
@@ -137,7 +141,6 @@ impl LiveHost {
         }
     }
 
-    /// Handles a sample.
     pub fn sample(&mut self, now: SimTime, sample: Sample, orders: &mut Vec<Order>) {
         self.now = now;
         let reported = if self.has_seen() { self.frees.take_since_sample() } else { 0 };
@@ -191,7 +194,7 @@ impl LiveHost {
         }
     }
 
-    /// Passes an event to the governor and records its decisions. Returns whether it dropped the freed space.
+    /// Passes an event to the governor and records its decisions. Returns true if it dropped the freed space.
     fn tell(&mut self, event: &PolicyEvent) -> bool {
         let mut decisions = Vec::new();
         self.governor.on_event(event, &self.view(), &mut decisions);
@@ -264,7 +267,7 @@ impl LiveHost {
         self.load.sample.online
     }
 
-    /// Whether its policy keeps untrimmed space below a bound.
+    /// Returns true if the policy keeps untrimmed space below a bound.
     fn is_bounded(&self) -> bool {
         self.policy.live() == LiveUse::Bounded
     }
@@ -274,7 +277,6 @@ impl LiveHost {
         Bytes(self.load.sample.total.0 / 1000 * self.settings.untrimmed_max_permille)
     }
 
-    /// Free space waiting to be trimmed.
     pub fn waiting(&self) -> Bytes {
         self.knowledge.waiting()
     }
@@ -284,22 +286,19 @@ impl LiveHost {
         self.knowledge.left()
     }
 
-    /// Whether it has seen its file system yet; until then all of its figures are zero.
+    /// Returns true if the host has seen its file system. Until then all of its figures are zero.
     pub fn has_seen(&self) -> bool {
         self.committed_at.is_some()
     }
 
-    /// Whether an order is in progress.
     pub fn is_busy(&self) -> bool {
         self.busy.is_some()
     }
 
-    /// The reason for its current behaviour.
     pub fn reason(&self) -> &Reason {
         &self.reason
     }
 
-    /// Totals since it started.
     pub fn totals(&self) -> Totals {
         self.totals
     }

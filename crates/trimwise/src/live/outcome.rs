@@ -7,7 +7,6 @@ use crate::policy::{Acknowledged, PolicyEvent};
 use crate::units::{SimDuration, SimTime, Span};
 
 impl LiveHost {
-    /// Handles the requested map.
     pub fn looked(&mut self, now: SimTime, result: Result<Window<'_>, Failed>, orders: &mut Vec<Order>) {
         self.now = now;
         let (begins, begun) = match self.busy.take() {
@@ -22,7 +21,7 @@ impl LiveHost {
         self.decide(orders);
     }
 
-    /// Learns from a map; with `begins` it is the first of a round.
+    /// Learns from a map. `begins` says that it is the first of a round.
     fn learn(&mut self, begins: bool, window: Window<'_>) {
         self.trouble.look_succeeded();
         let moment = self.moment();
@@ -51,7 +50,7 @@ impl LiveHost {
         }
     }
 
-    /// Handles the end of a slice, and how long it took.
+    /// Handles the end of a slice, which took `took`.
     pub fn trimmed(
         &mut self,
         now: SimTime,
@@ -98,7 +97,7 @@ impl LiveHost {
         }
         self.pace.done(Done { ended: self.now, took, bytes: paced, extents: slice.extents });
         if pass == Pass::WalkOver {
-            // Space freed meanwhile is not part of the request, or it would never end.
+            // Space freed in the meantime is not part of the request, or it would never end.
             self.end_asked(Asked::Done);
         }
         if slice.lanes == self.lanes.next() {

@@ -33,20 +33,14 @@ const REST: u64 = 299;
 /// Maximum factor by which the rest grows, and slices shrink, where slices harm others.
 const CARE_MAX: u64 = 16;
 
-/// A completed slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Done {
-    /// When it ended.
     pub ended: SimTime,
-    /// How long it took.
     pub took: SimDuration,
-    /// Bytes to trim in it.
     pub bytes: Bytes,
-    /// Number of extents.
     pub extents: u64,
 }
 
-/// The pace of one file system's slices.
 #[derive(Clone, Debug)]
 pub struct Pace {
     target: SimDuration,
@@ -61,7 +55,6 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// A pace whose slices are expected to take at most `target`.
     pub fn new(target: SimDuration) -> Self {
         Self {
             target,
@@ -80,7 +73,6 @@ impl Pace {
         self.target = target;
     }
 
-    /// The target for the longest duration of a slice.
     pub fn target(&self) -> SimDuration {
         self.target
     }
@@ -98,7 +90,6 @@ impl Pace {
         }
     }
 
-    /// Adjusts the pace to a completed slice.
     pub fn done(&mut self, done: Done) {
         let Done { ended, took, bytes, extents } = done;
         let target_ns = (self.target.as_nanos() / self.care).max(1);
@@ -120,7 +111,7 @@ impl Pace {
         self.rest_until = ended + took * self.rest_factor();
     }
 
-    /// Notes that a slice failed or was given up: the next one is half as large. Returns whether it could not have been
+    /// Notes that a slice failed or was given up: the next one is half as large. Returns true if it could not have been
     /// smaller.
     pub fn failed(&mut self) -> bool {
         let was_least = self.bytes_max <= BYTES_MIN;
@@ -129,7 +120,6 @@ impl Pace {
         was_least
     }
 
-    /// The last slice.
     pub fn last(&self) -> Option<Done> {
         self.last
     }
@@ -144,17 +134,14 @@ impl Pace {
         self.rest_until
     }
 
-    /// Maximum bytes of the next slice.
     pub fn bytes_max(&self) -> Bytes {
         self.bytes_max
     }
 
-    /// Maximum extents of the next slice.
     pub fn extents_max(&self) -> u64 {
         self.extents_max
     }
 
-    /// Mean times of a request, without and during slices, as far as known.
     pub fn latencies(&self) -> (Option<SimDuration>, Option<SimDuration>) {
         (self.untouched, self.touched)
     }

@@ -6,97 +6,77 @@ use serde::Serialize;
 
 use crate::units::{Bytes, SimDuration};
 
-/// The reason for the last decision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "code", rename_all = "kebab-case")]
 pub enum Reason {
-    /// Nothing has been seen yet.
     Starting,
     /// The governor's own explanation.
     Policy {
-        /// What it does: a sentence.
+        /// A sentence: what it does.
         state: String,
-        /// What would change that: a sentence.
+        /// A sentence: what would change that.
         change: String,
     },
-    /// The user paused it.
     Paused,
-    /// A slice is in progress.
     Trimming {
-        /// Bytes that it is expected to trim.
         bytes: Bytes,
     },
-    /// A map of free space is being read.
     Looking,
-    /// The kernel's own online discard is being turned on or off.
     Toggling {
-        /// Whether it is being turned on.
+        /// It is being turned on, rather than off.
         on: bool,
     },
     /// The kernel's own online discard does the work.
     Online {
-        /// Whether a mount option fixes this, so that it cannot be changed here.
+        /// A mount option fixes this, so it cannot be changed here.
         fixed: bool,
     },
-    /// Tasks wait for I/O.
     Pressure {
         /// Share of time in which some task waited for I/O over the last 10 s, in thousandths.
         now_permille: u64,
         /// No slice starts at this share or above.
         max_permille: u64,
     },
-    /// A rest after a slice.
     Rest {
-        /// Time left.
         #[serde(rename = "left_ns")]
         left: SimDuration,
-        /// Whether requests take longer during slices.
+        /// Requests take longer during slices.
         harmful: bool,
     },
     /// Only parts of free extents are waiting, and the extents could only be sent whole.
     PartsOnly {
-        /// Bytes waiting.
         #[serde(rename = "waiting_bytes")]
         waiting: Bytes,
     },
-    /// Untrimmed space is above the bound.
     OverBound {
-        /// Untrimmed bytes.
         #[serde(rename = "untrimmed_bytes")]
         untrimmed: Bytes,
-        /// The bound.
         #[serde(rename = "bound_bytes")]
         bound: Bytes,
     },
-    /// The user asked to trim everything now.
     Asked,
     /// A slice or a map failed and will be tried again.
     Failed {
-        /// The operating system's message.
         message: String,
         /// Time until the next attempt; 0 during one.
         #[serde(rename = "again_in_ns")]
         again_in: SimDuration,
     },
-    /// Something given up on is still running in the kernel.
     Stuck {
-        /// A description of it.
         message: String,
     },
     /// The file system cannot be trimmed at all.
     Refused {
-        /// The operating system's message.
         message: String,
     },
 }
 
 impl Reason {
-    /// Whether it needs the user's attention.
     pub fn is_trouble(&self) -> bool {
         matches!(self, Self::Failed { .. } | Self::Stuck { .. } | Self::Refused { .. })
     }
 
-    /// What would change this: a sentence.
+    /// A sentence: what would change this.
     pub fn change(&self) -> String {
         match self {
             Self::Starting => "The first sample, within a second.".to_owned(),

@@ -1,10 +1,10 @@
-//! Reading a file system's maps: when to read the next one, and of which addresses.
+//! Rounds through a file system's maps: when to read the next map, and of which addresses.
 //!
 //! Most file systems have no more free extents than are kept, and each map shows everything. If there are more, maps
 //! come in windows of addresses, and a *round* goes through all of them: when nothing is waiting in one, the next is
-//! read. Trimmed space is then known only in part ([`FreeSpace`](super::FreeSpace)), and what is forgotten looks
-//! freshly freed in the next round. So that round does not start before as much was freed as this one has forgotten, or
-//! a week has passed: at most twice the freed space is sent.
+//! read. Trimmed space is then known only in part ([`FreeSpace`](super::FreeSpace)), and forgotten space looks freshly
+//! freed in the next round. So that round does not start before as much was freed as this one has forgotten, or a week
+//! has passed: at most twice the freed space is sent.
 
 use super::knowledge::{Look, Moment};
 use super::maps::Maps;
@@ -22,9 +22,9 @@ const LOOK_STALE: SimDuration = SimDuration::from_secs(600);
 pub(super) struct Round {
     window: Span,
     pub(super) is_over: bool,
-    /// Whether the first round is not over yet: what it finds was free before the daemon started.
+    /// The first round is not over yet. Space that it finds was free before the daemon started.
     pub(super) is_first: bool,
-    /// Whether the kernel told the device of everything freed since the last round.
+    /// The kernel told the device of everything freed since the last round.
     pub(super) told: bool,
 }
 
@@ -39,7 +39,7 @@ impl Round {
         self.window == WHOLE
     }
 
-    /// The map that shows the last one again: all of it, or the current window.
+    /// Returns the map that shows the last one again: all of it, or the current window.
     pub(super) fn again(&self) -> Look {
         if self.is_whole() || self.is_over { Look::Everything } else { Look::From(self.window.start) }
     }
@@ -61,7 +61,7 @@ impl Round {
 }
 
 impl Maps {
-    /// The map that is due now, if any: a new round, or the next window of this one.
+    /// Returns the map that is due now, if any: a new round, or the next window of this one.
     pub(super) fn next_look(&self, moment: &Moment) -> Option<Look> {
         let Moment { now, sample, .. } = *moment;
         let stale = self.looks.at.is_none_or(|at| now.since(at) >= LOOK_STALE);
@@ -94,7 +94,6 @@ impl Maps {
 }
 
 impl LiveHost {
-    /// Orders the map that is due, if any. Returns whether there was one.
     pub(super) fn decide_look(&mut self, orders: &mut Vec<Order>) -> bool {
         let due = self.knowledge.look_due(&self.moment()).filter(|_| self.look_is_useful());
         due.map(|look| self.look(look, orders)).is_some()

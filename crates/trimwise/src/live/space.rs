@@ -1,8 +1,8 @@
-//! A live host's knowledge of free space: which of it the device was told of, and which not.
+//! A live host's knowledge of free space: of which parts the device was told.
 //!
 //! A stock kernel reports single frees only through tracepoints, if these are available. Otherwise there are only
 //! occasional maps of all free space. Space that is free now and has not been trimmed since it was last in use is
-//! *waiting*: the difference between a map and what is known as trimmed. So nothing is trimmed twice, even on XFS,
+//! *waiting*: the difference between a map and the space known as trimmed. So nothing is trimmed twice, even on XFS,
 //! which keeps no record itself. Space freed before the first map, or while the policy did not want it, is *left*: it
 //! is untrimmed too, but not waiting.
 //!
@@ -11,13 +11,13 @@
 //! utilization shows that as much was freed unseen as forgetting sends once more.
 //!
 //! Memory is bounded for all file systems of a daemon together ([`spans_each`]): beyond that number of spans of each
-//! kind, [`SPANS_MAX`] at most, the shortest are forgotten. What is forgotten as trimmed is trimmed once more; what is
+//! kind, [`SPANS_MAX`] at most, the shortest are forgotten. Space forgotten as trimmed is trimmed once more; space
 //! forgotten as waiting comes back with the next map.
 //!
 //! A file system may have more free extents than that. Then its map comes in *windows* of addresses, one after the
-//! other. Knowledge outside a window stays as it is when the window is learned. Spans inside the window are not forgotten
-//! in favour of those outside: what was just sent would look fresh when the window is read again, and what waits would
-//! be found in the next round only.
+//! other. Knowledge outside a window stays as it is when the window is learned. Spans inside the window are not
+//! forgotten in favour of those outside: space that was just sent would look fresh when the window is read again, and
+//! waiting space would be found in the next round only.
 
 pub use super::spans::keep_longest;
 use super::spans::{bytes, intersect, subtract, union};
@@ -27,7 +27,7 @@ use crate::units::{Bytes, Span};
 pub const SPANS_MAX: usize = 16_384;
 /// Spans of each kind shared by the file systems of a daemon: 4 MiB, for each of at most six kinds.
 const SPANS_ALL: usize = 16 * SPANS_MAX;
-/// Smallest share: a window with this many free extents is still worth its map.
+/// Smallest share. A window with this many free extents is still worth its map.
 const SPANS_MIN: usize = 512;
 
 /// Number of spans of each kind that each of `file_systems` may keep. A power of two: whenever the share shrinks, all
@@ -42,12 +42,7 @@ pub fn spans_each(file_systems: usize) -> usize {
 pub enum Cut {
     /// Only at the boundaries of groups: ext4 sends the last extent of a range whole, up to the end of its group, so a
     /// waiting part before a trimmed part of its extent is sent with it.
-    Groups {
-        /// Where the first group begins.
-        first: u64,
-        /// Bytes of a group.
-        bytes: u64,
-    },
+    Groups { first: u64, bytes: u64 },
     /// At multiples of this many bytes.
     Anywhere {
         /// A block of the file system, or a multiple.
@@ -58,7 +53,7 @@ pub enum Cut {
 }
 
 impl Cut {
-    /// The group that holds `at`; `None` if there are no groups.
+    /// Returns the group that holds `at`; `None` if there are no groups.
     fn group(self, at: u64) -> Option<Span> {
         let Self::Groups { first, bytes } = self else { return None };
         let index = at.saturating_sub(first) / bytes.max(1);
@@ -67,8 +62,8 @@ impl Cut {
         Some(Span { start, end: if at < first { first } else { end } })
     }
 
-    /// Whether enough of what would be sent is waiting to send it now: half of a whole extent, and more where only the
-    /// extent's end is in excess.
+    /// Returns true if enough of what would be sent is waiting to send it now: half of a whole extent, and more where
+    /// only the extent's end is in excess.
     fn is_worth(self, one: &Sendable) -> bool {
         match self {
             Self::Groups { .. } => one.excess() <= one.waits / WAITING_PER_EXCESS,
@@ -80,29 +75,26 @@ impl Cut {
 /// The work of one call of a helper.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slice {
-    /// Ranges for FITRIM, ascending.
     pub ranges: Vec<Span>,
     /// Untrimmed free space in them according to the last map; without maps, an estimate.
     pub bytes: Bytes,
     /// Number of its extents; 0 if unknown.
     pub extents: u64,
-    /// Number of concurrent FITRIM calls.
     pub lanes: u32,
 }
 
-/// New knowledge from a map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Learned {
     /// Free now, and not waiting, left or trimmed before.
     pub freed: Bytes,
-    /// Was waiting or left, and is in use again: needs no TRIM.
+    /// Waiting or left before, and in use again: needs no TRIM.
     pub reused: Bytes,
 }
 
 /// Free space by what the device knows of it. The three kinds are disjoint.
 #[derive(Clone, Debug)]
 pub struct FreeSpace {
-    /// Spans kept of each kind; for trimmed space, this many inside the window and this many outside.
+    /// Spans kept of each kind. For trimmed space, as many inside the window and as many outside.
     spans_max: usize,
     window: Span,
     trimmed: Vec<Span>,
@@ -110,14 +102,14 @@ pub struct FreeSpace {
     left: Vec<Span>,
     fresh: Vec<Span>,
     cursor: u64,
-    /// Whether the last map had more waiting spans than are kept.
+    /// The last map had more waiting spans than are kept.
     cut_short: bool,
     /// Trimmed or left bytes forgotten since the round began.
     forgotten: u64,
     told: Vec<Span>,
     /// Bytes not waiting that may be sent along with waiting ones.
     spare: u64,
-    /// Whether nothing is worth a slice until something changes.
+    /// Nothing is worth a slice until something changes.
     is_spent: bool,
 }
 
@@ -134,15 +126,15 @@ impl Sendable {
     }
 }
 
-/// On ext4, one part in this many of the waiting bytes may be sent in addition without waiting: a waiting extent before
-/// a trimmed one cannot be sent without it.
+/// On ext4, this fraction of the waiting bytes may be sent in addition without waiting: a waiting extent before a
+/// trimmed one cannot be sent without it.
 const WAITING_PER_EXCESS: u64 = 10;
-/// Maximum of this allowance saved for later: what was sent at the start, when everything waits, must not license the
-/// rest of the day.
+/// Maximum of this allowance saved for later. The excess allowed at the start, when everything waits, must not last for
+/// the rest of the day.
 const SPARE_MAX: u64 = 64 << 20;
 
 /// Keeps the longest of more than `most` spans: as many inside a window, and outside as many as `outside` returns for
-/// their number. Returns whether any inside were dropped.
+/// their number. Returns true if any inside were dropped.
 fn keep_in_window(
     spans: &mut Vec<Span>,
     window: Span,
@@ -163,7 +155,7 @@ fn keep_in_window(
 pub const WHOLE: Span = Span { start: 0, end: u64::MAX };
 
 impl FreeSpace {
-    /// No knowledge yet; keeps at most `spans_max` spans of each kind.
+    /// Knows nothing yet, and keeps at most `spans_max` spans of each kind.
     pub fn new(spans_max: usize) -> Self {
         Self {
             spans_max,
@@ -181,8 +173,8 @@ impl FreeSpace {
         }
     }
 
-    /// Learns from a map of `window` ([`WHOLE`] if it shows everything); `free` is ascending and disjoint. With `told`,
-    /// the kernel's own online discard has already told the device of everything freed since the last map.
+    /// Learns from a map of `window` ([`WHOLE`] if it shows everything). `free` is ascending and disjoint. `told` says
+    /// that the kernel's own online discard has already told the device of everything freed since the last map.
     pub fn learn(&mut self, window: Span, free: &[Span], told: bool) -> Learned {
         let used = subtract(&[window], free);
         let free = intersect(free, &[window]);
@@ -215,7 +207,6 @@ impl FreeSpace {
         self.spans_max
     }
 
-    /// Changes the number of spans of each kind to keep.
     pub fn keep_at_most(&mut self, spans_max: usize) {
         self.spans_max = spans_max;
         keep_longest(&mut self.fresh, spans_max);
@@ -228,14 +219,14 @@ impl FreeSpace {
         self.is_spent = false;
         let before = bytes(&self.trimmed) + bytes(&self.left);
         let (most, window) = (self.spans_max, self.window);
-        // What waits outside comes back with the map of its own window.
+        // Waiting space outside comes back with the map of its own window.
         self.cut_short |= keep_in_window(&mut self.waiting, window, most, |inside| most - inside);
         keep_longest(&mut self.left, most);
         keep_in_window(&mut self.trimmed, window, most, |_| most);
         self.forgotten += before - bytes(&self.trimmed) - bytes(&self.left);
     }
 
-    /// Trimmed or left space forgotten for lack of room since the last call of [`FreeSpace::begin_round`]: a map will
+    /// Trimmed or left space forgotten for lack of room since the last call of [`FreeSpace::begin_round`]. A map will
     /// show it as freshly freed.
     pub fn forgotten(&self) -> Bytes {
         Bytes(self.forgotten)
@@ -247,7 +238,7 @@ impl FreeSpace {
     }
 
     pub(crate) fn drop_fresh(&mut self) {
-        // Except what was trimmed meanwhile.
+        // Except spans trimmed in the meantime.
         let fresh = intersect(&std::mem::take(&mut self.fresh), &self.waiting);
         self.waiting = subtract(&self.waiting, &fresh);
         self.left = union(&self.left, &fresh);
@@ -260,7 +251,7 @@ impl FreeSpace {
         self.keep();
     }
 
-    /// Notes that these spans were in use and are free now or soon: they are unknown until a map shows them. Returns
+    /// Notes that these spans were in use and are free now or soon. They are unknown until a map shows them. Returns
     /// how many bytes of them were untrimmed, and so were reused without a TRIM.
     pub fn freed(&mut self, spans: &[Span]) -> Bytes {
         let untrimmed = self.waiting().0 + self.left().0;
@@ -274,22 +265,19 @@ impl FreeSpace {
         Bytes(reused)
     }
 
-    /// Forgets what is trimmed: it counts as untrimmed from the next map on.
+    /// Forgets which space is trimmed: it counts as untrimmed from the next map on.
     pub fn forget(&mut self) {
         self.trimmed.clear();
     }
 
-    /// Free space waiting to be trimmed.
     pub fn waiting(&self) -> Bytes {
         Bytes(bytes(&self.waiting))
     }
 
-    /// Number of extents waiting to be trimmed.
     pub fn waiting_extents(&self) -> u64 {
         self.waiting.len() as u64
     }
 
-    /// Untrimmed free space that is not waiting.
     pub fn left(&self) -> Bytes {
         Bytes(bytes(&self.left))
     }
@@ -307,7 +295,6 @@ impl FreeSpace {
         self.keep();
     }
 
-    /// Trimmed free space.
     pub fn trimmed(&self) -> Bytes {
         Bytes(bytes(&self.trimmed))
     }
@@ -319,13 +306,13 @@ impl FreeSpace {
         (start < self.window.end).then_some(start)
     }
 
-    /// Whether another map of the same window would show more waiting space even if nothing was freed.
+    /// Returns true if another map of the same window would show more waiting space even if nothing was freed.
     pub(crate) fn is_cut_short(&self) -> bool {
         self.cut_short
     }
 
-    /// The next slice of at most `bytes_max` and `extents_max`, but at least one extent (or its part in one group),
-    /// with the waiting spans in it. Goes round through the file system.
+    /// Returns the next slice of at most `bytes_max` and `extents_max`, but at least one extent (or its part in one
+    /// group), with the waiting spans in it. Goes round through the file system.
     ///
     /// Where extents cannot be cut at will, those with too little waiting space are deferred, so that not much else is
     /// sent (`Cut::is_worth`). With `any`, if there are no others, the ones with the largest waiting share are sent
@@ -370,7 +357,7 @@ impl FreeSpace {
         (Slice { ranges, bytes: Bytes(waits), extents: covered.len() as u64, lanes: 1 }, covered)
     }
 
-    /// The next slice where FITRIM sends extents to their ends; see [`FreeSpace::next_slice`].
+    /// Returns the next slice where FITRIM sends extents to their ends; see [`FreeSpace::next_slice`].
     fn next_whole(
         &mut self,
         cut: Cut,
@@ -385,7 +372,7 @@ impl FreeSpace {
         let (mut good, mut poor): (Vec<Sendable>, Vec<Sendable>) = all.partition(|one| cut.is_worth(one));
         let next = good.partition_point(|one| one.span.start < self.cursor);
         good.rotate_left(next);
-        // The others by their waiting share, largest first; in thousandths, so that equal ones go by address.
+        // Take the others by their waiting share, largest first; in thousandths, so that equal ones go by address.
         poor.sort_by_key(|one| {
             (u64::MAX - one.waits.saturating_mul(1000) / one.span.bytes().0.max(1), one.span.start)
         });
@@ -419,7 +406,7 @@ impl FreeSpace {
         Some(self.slice(cut, chosen, waits))
     }
 
-    /// Each free extent, or its part in one group, that contains waiting space, as it would be sent.
+    /// Returns each free extent, or its part in one group, that contains waiting space, as it would be sent.
     fn sendable(&self, cut: Cut) -> Vec<Sendable> {
         let mut from = 0;
         let mut all = Vec::new();
@@ -469,7 +456,7 @@ impl FreeSpace {
         ranges
     }
 
-    /// Whether all free space between two places is known to be in `covered`.
+    /// Returns true if all free space between two places is known to be in `covered`.
     fn nothing_else_between(&self, start: u64, end: u64, covered: &[Span]) -> bool {
         let gap = [Span { start, end }];
         if start >= end {
@@ -499,8 +486,8 @@ impl FreeSpace {
         self.done(&whole);
     }
 
-    /// Accounts for a slice of which these spans are still free: they were trimmed, except what the last map showed as
-    /// freshly freed.
+    /// Accounts for a slice of which these spans are still free: they were trimmed, except those that the last map
+    /// showed as freshly freed.
     pub(crate) fn done_but_fresh(&mut self, still_free: &[Span]) {
         self.done(&subtract(still_free, &self.fresh));
     }

@@ -6,7 +6,7 @@ pub fn bytes(spans: &[Span]) -> u64 {
     spans.iter().map(|span| span.bytes().0).sum()
 }
 
-/// Keeps the `most` longest spans, in order. Returns whether any were dropped.
+/// Keeps the `most` longest spans, in order. Returns true if any were dropped.
 pub fn keep_longest(spans: &mut Vec<Span>, most: usize) -> bool {
     if spans.len() <= most {
         return false;
@@ -56,7 +56,7 @@ pub(crate) fn subtract(a: &[Span], b: &[Span]) -> Vec<Span> {
     left
 }
 
-/// Union of `a` and `b`; neighbours are merged.
+/// Union of `a` and `b`. Neighbours are merged.
 pub fn union(a: &[Span], b: &[Span]) -> Vec<Span> {
     let (mut i, mut j) = (0, 0);
     let mut all: Vec<Span> = Vec::with_capacity(a.len() + b.len());

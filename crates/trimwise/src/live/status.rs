@@ -1,32 +1,21 @@
-//! The status of a live host.
-
 use serde::Serialize;
 
 use super::{Asked, LiveHost, Reason};
 use crate::policy::Explanation;
 use crate::units::{Bytes, SimDuration};
 
-/// The last slice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LastSlice {
-    /// How long ago it ended.
     pub ago_ns: SimDuration,
-    /// How long it took.
     pub took_ns: SimDuration,
-    /// Bytes that it was expected to trim.
     pub bytes: Bytes,
 }
 
-/// Totals since the host started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Totals {
-    /// Slices that ended.
     pub slices: u64,
-    /// Slices that failed.
     pub slices_failed: u64,
-    /// Slices that took longer than the target.
     pub slices_over: u64,
-    /// Duration of the longest slice.
     pub slice_longest_ns: SimDuration,
     /// Free space that the device verifiably took in slices.
     pub trimmed_bytes: u64,
@@ -36,70 +25,52 @@ pub struct Totals {
     pub counted_bytes: u64,
     /// Freed according to maps or utilization.
     pub freed_bytes: u64,
-    /// Reused before it was trimmed.
+    /// Reused before being trimmed.
     pub reused_bytes: u64,
-    /// Maps that were read.
     pub looks: u64,
-    /// Freed according to reports of each free; more than maps show, since some of it is reused before the next map.
+    /// Freed according to reports of each free. This is more than maps show, since some of it is reused before the next
+    /// map.
     pub told_freed_bytes: u64,
-    /// Frees that were lost before they could be reported.
     pub frees_lost: u64,
 }
 
 /// One file system, as `trimwise status` shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Status {
-    /// The policy, as it is written.
     pub policy: String,
-    /// Bytes in use.
     pub used_bytes: Bytes,
-    /// Bytes of the file system.
     pub total_bytes: Bytes,
     /// `rising`, `falling` or `steady` over the last ten minutes.
     pub trend: &'static str,
-    /// Free space waiting to be trimmed.
     pub waiting_bytes: Bytes,
     /// Untrimmed free space that the policy leaves alone.
     pub left_bytes: Bytes,
     /// Maximum untrimmed space under `judicious`.
     pub bound_bytes: Bytes,
-    /// Whether the waiting and left bytes come from the file system's map; otherwise they are estimated from
-    /// utilization.
+    /// The waiting and left bytes come from the file system's map. Otherwise they are estimated from utilization.
     pub mapped: bool,
     /// Progress of work in several steps, in thousandths of the addresses: a round through the windows of a map with
     /// more free extents than are kept, or a walk where there is no map. `None` if there is neither.
     pub round_permille: Option<u64>,
-    /// Whether each free is seen as it happens; otherwise maps and utilization show what was freed.
+    /// Each free is seen as it happens. Otherwise maps and utilization show what was freed.
     pub frees_seen: bool,
-    /// Whether the kernel's own online discard is on.
     pub online: bool,
-    /// Whether the user paused it.
     pub paused: bool,
-    /// State of the last request to trim everything.
     pub asked: Asked,
-    /// Whether it needs the user's attention: [`Reason::is_trouble`].
+    /// It needs the user's attention: [`Reason::is_trouble`].
     pub trouble: bool,
-    /// The reason for its behaviour, as data.
     pub reason: Reason,
-    /// The same as a sentence.
     pub why: String,
-    /// What would change that.
     pub change: String,
-    /// What it does next.
     pub next: String,
-    /// The last slice.
     pub last: Option<LastSlice>,
-    /// Totals.
     pub totals: Totals,
-    /// Mean time of a request without slices, if there was any.
     pub latency_untouched_ns: Option<SimDuration>,
-    /// Mean time of a request during slices.
     pub latency_touched_ns: Option<SimDuration>,
-    /// Maximum bytes of the next slice.
     pub slice_bytes_max: Bytes,
 }
 
-/// A readable time, in the largest unit of which it has at least ten.
+/// Describes a time in the largest unit of which it has at least ten.
 fn time_words(time: SimDuration) -> String {
     const SECOND: u64 = 1_000_000_000;
     let units = [
@@ -115,7 +86,6 @@ fn time_words(time: SimDuration) -> String {
 }
 
 impl LiveHost {
-    /// The current status.
     pub fn status(&self) -> Status {
         let (untouched, touched) = self.pace.latencies();
         let why = self.reason.to_string();

@@ -8,20 +8,20 @@ use super::{Busy, Failed, LiveHost, Order, Reason};
 use crate::policy::LiveUse;
 use crate::units::{SimDuration, SimTime};
 
-/// Shortest time between two changes: each writes back what is dirty, and a line into the kernel's log. Where frees are
-/// not reported, a steady mix of creations and deletions would cause one every half minute.
+/// Minimum time between two changes. Each writes back dirty data, and writes a line into the kernel's log. Where frees
+/// are not reported, a steady mix of creations and deletions would cause one every half minute.
 const REST: SimDuration = SimDuration::from_secs(600);
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Toggling {
     failures: u32,
     not_before: SimTime,
-    /// The operating system's message if the last attempt failed, and whether it is retried.
+    /// The operating system's message if the last attempt failed, and whether to retry.
     problem: Option<(String, bool)>,
 }
 
 impl LiveHost {
-    /// Whether the policy wants the kernel's online discard; `None` if it does not matter.
+    /// Returns true if the policy wants the kernel's online discard; `None` if it does not matter.
     pub(super) fn wants_online(&self) -> Option<bool> {
         match self.policy.live() {
             LiveUse::Kernel => self.wishes.online,
@@ -44,7 +44,7 @@ impl LiveHost {
         true
     }
 
-    /// Handles the result of changing the mount option; the next sample shows whether it holds.
+    /// Handles the result of changing the mount option. The next sample shows whether it holds.
     pub fn toggled(&mut self, now: SimTime, result: Result<bool, Failed>, orders: &mut Vec<Order>) {
         self.now = now;
         self.busy = None;

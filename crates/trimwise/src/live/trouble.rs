@@ -3,13 +3,12 @@
 use super::{Failed, LiveHost, Reason};
 use crate::units::{SimDuration, SimTime};
 
-/// Knowledge is forgotten after a device failure, but at most this often: otherwise a device that fails now and then
+/// Knowledge is forgotten after a device failure, but at most this often. Otherwise a device that fails now and then
 /// would be sent all of its free space each time.
 const FORGET_FAILED_EVERY: SimDuration = SimDuration::from_secs(86_400);
-/// Delay of the first attempt after a failure; each further failure doubles it.
+/// Delay of the first attempt after a failure. Each further failure doubles it.
 const RETRY: SimDuration = SimDuration::from_secs(60);
 const RETRY_MAX: SimDuration = SimDuration::from_secs(3_600);
-/// Delay after an order was interrupted.
 pub(super) const RETRY_INTERRUPTED: SimDuration = SimDuration::from_secs(1);
 
 /// Delay before the next attempt, after `failures` earlier failures in a row and one more.
@@ -20,7 +19,7 @@ pub(super) fn again_in(failures: u32) -> SimDuration {
 #[derive(Debug)]
 pub(super) struct Trouble {
     failures: u32,
-    /// Why the last slice failed, until one succeeds; a successful map says nothing about it.
+    /// Why the last slice failed, until one succeeds. A successful map says nothing about it.
     pub slice_failure: Option<String>,
     pub retry_at: SimTime,
     pub device_failed: Option<String>,
@@ -65,7 +64,7 @@ impl LiveHost {
         self.trouble.device_failed = Some(message);
     }
 
-    /// Handles such a failure if no slice is in progress.
+    /// Handles a failed discard if no slice is in progress.
     pub(super) fn see_device_failed(&mut self) {
         if let Some(message) = self.trouble.device_failed.take() {
             self.pace.failed();
@@ -73,7 +72,7 @@ impl LiveHost {
         }
     }
 
-    /// Sets or clears the description of something given up on that is still running; until it is cleared nothing else
+    /// Sets or clears the description of something given up on that is still running. Until it is cleared nothing else
     /// starts.
     pub fn stick(&mut self, message: Option<String>) {
         if message.is_none() && self.trouble.stuck.is_some() {

@@ -9,12 +9,10 @@ use crate::units::SimTime;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Asked {
-    /// There was none.
     #[default]
     Never,
-    /// It is in progress.
     UnderWay,
-    /// All that was free has been trimmed.
+    /// All space that was free has been trimmed.
     Done,
     /// A pause ended it.
     CalledOff,
@@ -27,7 +25,7 @@ pub(super) struct User {
 }
 
 impl LiveHost {
-    /// Pauses or resumes slices, but not maps, for the user. A slice in progress ends by itself.
+    /// Pauses or resumes slices, but not maps. A slice in progress ends by itself.
     pub fn pause(&mut self, paused: bool) {
         self.user.paused = paused;
         if paused {
@@ -72,7 +70,7 @@ impl LiveHost {
         self.reason = self.idle_reason();
     }
 
-    /// Whether nothing is in progress, and nothing forbids orders for good.
+    /// Returns true if nothing is in progress, and nothing forbids orders for good.
     fn may_begin(&self) -> bool {
         self.busy.is_none() && self.trouble.halt().is_none()
     }
@@ -81,7 +79,7 @@ impl LiveHost {
         if self.is_paused() { Reason::Paused } else { Reason::Starting }
     }
 
-    /// Trims all free space now, whatever the policy says and whatever is believed to be trimmed, but slice by slice.
+    /// Trims all free space now, slice by slice, whatever the policy wants and whatever is believed to be trimmed.
     pub fn trim_now(&mut self) {
         self.user.asked = Asked::UnderWay;
         if self.may_begin() {
@@ -93,17 +91,14 @@ impl LiveHost {
         self.knowledge.ask_for_all(&self.load.sample);
     }
 
-    /// Whether the user paused it.
     pub fn is_paused(&self) -> bool {
         self.user.paused
     }
 
-    /// Whether a request to trim everything is in progress.
     pub fn is_asked(&self) -> bool {
         self.user.asked == Asked::UnderWay
     }
 
-    /// Whether the user ever asked to trim everything.
     pub fn was_asked(&self) -> bool {
         self.user.asked != Asked::Never
     }

@@ -1,22 +1,22 @@
-//! `adaptive`: trims what is worth its cost, both of which it learns on the drive at hand.
+//! `adaptive`: trims what is worth its cost. It learns both worth and cost on the drive at hand.
 //!
 //! Other policies decide by limits that somebody chose: watermarks, intervals, a share of the time. This one weighs two
 //! estimates, both in time of the foreground:
 //!
 //! - **What a TRIM delays others.** A command takes as long as the last ones of its size did. A request that arrives
-//!   meanwhile waits for the rest of it; those behind it come later by themselves, as in a program that waits for each of
-//!   its requests. How likely one arrives depends on how long the device has been quiet: for each quiet time (1, 2, 4 ms
-//!   and so on) arrivals are counted, and the time in which there could have been some. The drive may serve some of the
-//!   requests that arrive during a command; only the share that waits counts.
+//!   meanwhile waits for the rest of it; those behind it come later by themselves, as in a program that waits for each
+//!   of its requests. The chance that one arrives depends on how long the device has been quiet: for each quiet time
+//!   (1, 2, 4 ms and so on) arrivals are counted, and the time in which there could have been some. The drive may serve
+//!   some of the requests that arrive during a command; only the share that waits counts.
 //! - **What leaving a unit untrimmed costs.** The drive copies it as if it held data. How often, until its blocks are
-//!   written again, is estimated from the share of its flash that the drive must hold as valid ([`copies`]). A copy takes
-//!   as long as the device takes for a unit when it moves many.
+//!   written again, is estimated from the share of its flash that the drive must hold as valid ([`copies`]). A copy
+//!   takes as long as the device takes for a unit when it moves many.
 //!
 //! A command is not only weighed against never, but also against later. How much is moved until the device is quiet for
-//! a second, a minute, half an hour is learned too. If little is, waiting costs little, and a command that waits disturbs
-//! fewer. From all this follows the shortest extent that is worth a command now ([`Adaptive::offer_of`]); shorter ones
-//! wait for a better time. So where TRIM is dear it waits for the night, unless the drive is nearly full of dead data;
-//! where it is cheap it trims in the first pause.
+//! a second, a minute, half an hour is learned too. If little is, waiting costs little, and a command that waits
+//! disturbs fewer. From all this follows the shortest extent that is worth a command now ([`Adaptive::offer_of`]);
+//! shorter ones wait for a better time. So where TRIM is expensive it waits for the night, unless the drive is nearly
+//! full of dead data; where it is cheap it trims in the first pause.
 //!
 //! There is no upper bound on pending space here; the more there is, the sooner a TRIM pays.
 
@@ -34,21 +34,20 @@ const QUIET_FIRST: SimDuration = SimDuration::from_millis(1);
 const QUIETS: usize = 22;
 /// Classes of command sizes: 1, 2, 4... 1024 ranges.
 const SIZES: usize = 11;
-/// Maximum number of commands in flight.
 const DEPTH_MAX: u32 = 8;
 /// Target for the longest command, as long as a single range takes no longer: a request must not wait for more.
 const COMMAND_TARGET_NS: f64 = 10e6;
-/// What a command is expected to take before any was sent.
+/// Expected duration of a command before any was sent.
 const TOOK_FIRST_NS: f64 = 5e6;
-/// What a unit is expected to take before any request was seen: 4 KiB at 160 MB/s.
+/// Expected time for a unit before any request was seen: 4 KiB at 160 MB/s.
 const UNIT_FIRST_NS: f64 = 25_000.0;
-/// Requests that a mean looks back on, about.
+/// Approximate number of requests in a mean.
 const MEMORY: f64 = 64.0;
-/// Spare flash of the drive, in parts of its capacity: nobody tells; consumer drives have at least this.
+/// Spare flash of the drive, as a share of its capacity. No drive reports it; consumer drives have at least this.
 const SPARE: f64 = 0.07;
 /// A command that costs less than this share of what it saves does not wait for a better time.
 const NEGLIGIBLE: f64 = 0.01;
-/// Bytes after which the time of a unit is looked at.
+/// Bytes after which the time of a unit is updated.
 const WINDOW: Bytes = Bytes::mib(4);
 
 pub(super) const TERM: Term = Term {
@@ -76,7 +75,7 @@ impl Mean {
     }
 }
 
-/// What was seen of the foreground until an event.
+/// Counts of the foreground at the last event.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     at_ns: f64,
@@ -90,27 +89,26 @@ impl Seen {
     }
 }
 
-/// Weighs what commands delay against what the drive would copy.
 #[derive(Clone, Debug)]
 pub struct Adaptive {
     ranges_max: u32,
     range_units_max: u64,
     depth: u32,
-    /// Time of commands, for each size.
+    /// Duration of commands, by size.
     took: [Option<f64>; SIZES],
-    /// Arrivals and the time in which there could have been some, for each quiet time.
+    /// Arrivals and the time in which there could have been some, by quiet time.
     arrivals: [Mean; QUIETS],
-    /// Units moved from one time at which the device had been quiet for this long to the next, and what had been moved at
-    /// the last.
+    /// By quiet time: units moved between two moments at which the device had been quiet for this long, and the units
+    /// moved as of the last of these.
     between: [Mean; QUIETS],
     reached: [Bytes; QUIETS],
-    /// Time in which the device moves a unit when it moves many.
+    /// Time per unit when the device moves many.
     unit_ns: f64,
-    /// What was served before the running window.
+    /// Requests served before the current window.
     window: Served,
-    /// Requests that came during a command: those that it held up, of all.
+    /// Share of the requests arriving during a command that it delayed.
     held_up: Mean,
-    /// What had been served when the last command was sent.
+    /// Requests served when the last command was sent.
     sent: Served,
     seen: Seen,
 }
@@ -143,13 +141,13 @@ fn quiet_class(quiet_ns: f64) -> usize {
     (times.ilog2() as usize).min(QUIETS - 1)
 }
 
-/// How often the drive copies a stale unit until its blocks are written again, at this state of the host.
+/// Expected copies of a stale unit until its blocks are written again, at this state of the host.
 ///
-/// Nobody tells how a drive collects garbage, so this is an assumption: for each unit that is written it copies r / (2 (1 -
-/// r)), where r is the share of its flash that is valid. That has the right ends: none where little is valid, and for
+/// No drive tells how it collects garbage, so this is an assumption: for each unit that is written it copies r / (2 (1
+/// - r)), where r is the share of its flash that is valid. That has the right ends: none where little is valid, and for
 /// greedy collection under uniform writes about that when nearly full. Each valid unit is as likely to be among the
-/// copied ones as any other, and what is free is written once before the unit is. What the unit costs by making the
-/// drive collect sooner, it leaves out: near the end it is too low.
+/// copied ones as any other, and free space is written once before the unit is. The formula leaves out what the unit
+/// costs by making the drive collect sooner, so near the end it is too low.
 fn copies(view: &View) -> f64 {
     let total = view.total_units.max(1) as f64;
     let used = view.used_units as f64 / total;
@@ -159,18 +157,16 @@ fn copies(view: &View) -> f64 {
     valid / (2.0 * (1.0 - valid)) * (1.0 - used).max(0.0) / held
 }
 
-/// The cheapest command at a moment.
 #[derive(Clone, Copy, Debug)]
 struct Offer {
     ranges: u32,
-    /// Expected delay of others.
     delay_ns: f64,
-    /// Extents shorter than this save less than the command costs.
+    /// Shorter extents save less than the command costs.
     units_min: u64,
 }
 
 impl Adaptive {
-    /// Learns from what happened since the last event.
+    /// Learns from the events since the last one.
     fn learn(&mut self, view: &View) {
         let now = Seen::of(view);
         let before = std::mem::replace(&mut self.seen, now);
@@ -195,17 +191,17 @@ impl Adaptive {
         if served.bytes >= WINDOW {
             self.window = view.served;
             let unit_ns = ns(served.busy) / served.bytes.units_floor() as f64;
-            // Small requests take longer for a unit than a copy does, so it follows what is fast sooner.
+            // Small requests take longer per unit than a copy does, so the estimate falls faster than it rises.
             self.unit_ns += (unit_ns - self.unit_ns) / if unit_ns < self.unit_ns { 4.0 } else { MEMORY };
         }
     }
 
-    /// Share of the requests that come during a command which wait for its end. Before any is seen: all.
+    /// Share of the requests arriving during a command that wait for its end. Before any is seen: all.
     fn held_up(&self) -> f64 {
         (self.held_up.sum + 1.0) / (self.held_up.weight + 1.0)
     }
 
-    /// Expected time of a command of this size; `None` if it is too far from any that was sent.
+    /// Expected duration of a command of this size; `None` if it is too far from any that was sent.
     fn took_ns(&self, size: usize) -> Option<f64> {
         // A smaller command takes no longer.
         let known = self.took[size..].iter().copied().flatten().next();
@@ -220,18 +216,17 @@ impl Adaptive {
     /// Expected delay of others by a command that takes this long, sent when the device has been quiet for this long.
     fn delay_ns(&self, class: usize, took_ns: f64) -> f64 {
         let arrivals = self.arrivals[class];
-        // Before anything is known of it, a gap ends within as long as it has lasted.
+        // Before anything is known of it, a gap is expected to last as long again.
         let prior_ns = ns(QUIET_FIRST) * (1_u64 << class) as f64;
         let rate = (arrivals.sum + 1.0) / (arrivals.weight + prior_ns);
         (rate * took_ns).min(1.0) * took_ns / 2.0 * self.held_up()
     }
 
-    /// Returns what an untrimmed unit costs.
     fn copy_ns(&self, view: &View) -> f64 {
         (copies(view) * self.unit_ns).max(1e-3)
     }
 
-    /// Share of what an untrimmed unit costs until the device has been quiet for this long.
+    /// Share of an untrimmed unit's cost that accrues until the device has been quiet for this long.
     fn waiting(&self, view: &View, class: usize) -> f64 {
         let since_last = Bytes(view.served.bytes.0.saturating_sub(self.reached[class].0)).units_ceil() as f64;
         let Mean { sum, weight } = self.between[class];
@@ -240,7 +235,7 @@ impl Adaptive {
         (moved / free).clamp(1e-9, 1.0)
     }
 
-    /// The shortest extent whose TRIM saves more than a command of this size costs that is sent now, and more than if it is
+    /// The shortest extent whose TRIM in a command of this size saves more than it costs now, and more than if it is
     /// sent when the device has been quiet for longer.
     fn offer_of(&self, view: &View, size: usize, took_ns: f64) -> Offer {
         let ranges = 1_u32 << size;
@@ -274,12 +269,12 @@ impl Adaptive {
             Some(self.offer_of(view, size, took_ns))
         });
         let nothing = Offer { ranges: 1, delay_ns: f64::INFINITY, units_min: u64::MAX };
-        // Of equals the largest, which empties the queue soonest.
+        // Of equal offers take the largest, which empties the queue soonest.
         offers.fold(nothing, |best, offer| if offer.units_min <= best.units_min { offer } else { best })
     }
 
     fn next(&self, view: &View, may_issue: bool, decisions: &mut Vec<Decision>) {
-        // When the device has been quiet for twice as long, if nothing arrives.
+        // At that time the device has been quiet for twice as long, if nothing arrives.
         decisions.push(Decision::WakeAt(view.now + view.quiet.max(QUIET_FIRST)));
         if view.pending_units == 0 {
             return;
@@ -289,7 +284,7 @@ impl Adaptive {
         if may_issue && free > 0 {
             let units_max = self.range_units_max.saturating_mul(offer.ranges.into());
             let commands = view.pending_extents.div_ceil(offer.ranges.into()).min(free.into());
-            // One at a time until it is known what they take.
+            // Send one at a time until the duration of commands is known.
             let commands =
                 if self.took[0].is_some() && offer.units_min <= view.pending_mean() { commands } else { 1 };
             let shape =
@@ -321,7 +316,7 @@ impl Governor for Adaptive {
     fn on_event(&mut self, event: &PolicyEvent, view: &View, decisions: &mut Vec<Decision>) {
         match event {
             PolicyEvent::Hosted(HostTraits { ranges_max, range_units_max, trim_depth, .. }) => {
-                // Counters begin anywhere.
+                // Counters may start at any value.
                 (self.window, self.sent, self.seen) = (view.served, view.served, Seen::of(view));
                 self.reached = [view.served.bytes; QUIETS];
                 self.ranges_max = *ranges_max;

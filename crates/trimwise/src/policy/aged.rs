@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::units::{Lpn, SimTime, UnitRange};
 
-/// When an extent came: its time, and its place among those of that time.
+/// When an extent came: its time, and its sequence number among those of that time.
 type Born = (SimTime, u64);
 
-/// Extents that merge where they touch; what is merged is as old as its oldest part, and both parts of one that is split
-/// are as old as it was.
+/// Extents that merge where they touch. A merged extent is as old as its oldest part; the parts of a split one keep its
+/// age.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Aged {
-    /// By their start: end and age.
+    /// End and age of each extent, by its start.
     extents: BTreeMap<u64, (u64, Born)>,
     order: BTreeSet<(Born, u64)>,
     inserted: u64,
@@ -33,7 +33,7 @@ impl Aged {
         self.put(start, end, born);
     }
 
-    /// Removes the parts of `range` that are there.
+    /// Removes the parts of `range` that are in the set.
     pub fn remove(&mut self, range: UnitRange) {
         let (start, end) = (range.start.0, range.end().0);
         let first = self.extents.range(..start).next_back().filter(|(_, (until, _))| *until > start);

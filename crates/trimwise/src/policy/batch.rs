@@ -3,8 +3,7 @@
 //! A sweep goes through the file system one block group after the other without a pause, as `fstrim` does. Extents
 //! shorter than `SMALLEST` are skipped (`fstrim --minimum`). The file system remembers which groups it has trimmed.
 
-use super::spec::Duration;
-use super::spec::grammar::{Part, Wrong, wrong};
+use super::spec::grammar::{Duration, Part, Wrong, wrong};
 use super::spec::term::{Arguments, LiveUse, Term};
 use super::{Decision, Explanation, Governor, HostTraits, Needs, PolicyEvent, View};
 use crate::units::{Lpn, SimDuration, SimTime, UNIT_BYTES, UnitRange};
@@ -39,17 +38,14 @@ fn parse(term: Part<'_>, arguments: &[Part<'_>]) -> Result<Arguments, Wrong> {
     }
 }
 
-/// Arguments of `batch`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchConfig {
     /// Time from the start of one sweep to the next.
     pub every: SimDuration,
-    /// Shorter free extents are skipped, in units.
     pub units_min: u64,
 }
 
 impl BatchConfig {
-    /// The interval in whole hours, rounded down.
     pub fn hours(self) -> u64 {
         self.every.as_nanos() / SimDuration::from_secs(3600).as_nanos()
     }
@@ -63,7 +59,6 @@ impl BatchConfig {
     }
 }
 
-/// Sweeps through all free space at intervals.
 #[derive(Clone, Copy, Debug)]
 pub struct Batch {
     config: BatchConfig,
@@ -74,7 +69,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// A governor in its initial state: the first sweep comes one interval after the start.
+    /// Creates the governor. Its first sweep comes one interval after the start.
     pub fn new(config: BatchConfig) -> Self {
         Self { config, total_units: 0, slice_units: 1, next_sweep: SimTime::ZERO, at: 0 }
     }

@@ -21,7 +21,6 @@ const FILTERS: [u64; 2] = [256, 8];
 pub(super) const TERM: Term =
     Term::plain("btrfs", "as btrfs with discard=async", &["btrfs"], |_| Box::<Btrfs>::default());
 
-/// Waits, then trims the long extents, then the others, at a bounded rate.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Btrfs {
     state: State,

@@ -39,7 +39,6 @@ pub(super) const TOGETHER: Term = Term::plain(
     |_| Box::new(Commit::of(DiscardGeneration::CommitBatched)),
 );
 
-/// Issues whatever a commit freed, as the host's kernel does or as `pinned` says.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Commit {
     pinned: Option<DiscardGeneration>,
@@ -47,7 +46,7 @@ pub struct Commit {
 }
 
 impl Commit {
-    /// A governor that does what one generation of kernels does, on any host.
+    /// Does what one generation of kernels does, on any host.
     pub fn of(kernel: DiscardGeneration) -> Self {
         Self { pinned: Some(kernel), kernel: None }
     }

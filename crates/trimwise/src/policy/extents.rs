@@ -1,9 +1,9 @@
 //! A set of extents, ordered by address: the interval map behind [`super::PendingSet`] and the file system's allocator.
 //!
 //! The address space is cut into chunks of one block group, and a chunk keeps its extents as a sorted list of four
-//! bytes each. A lookup is a search in a small tree and a binary search in a few kilobytes; a change moves what lies
-//! behind it in the same chunk. So a set of a million extents costs hundreds of nanoseconds per operation
-//! (`benches/policy.rs`), and never a walk along a list. Extents end at the border of a chunk, as allocations do.
+//! bytes each. A lookup is a search in a small tree and a binary search in a few kilobytes; a change moves the rest of
+//! the chunk's list. So a set of a million extents costs hundreds of nanoseconds per operation (`benches/policy.rs`),
+//! and never a walk along a list. Extents end at the border of a chunk, as allocations do.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,6 @@ fn pieces(range: UnitRange) -> impl Iterator<Item = (u64, Run)> {
     })
 }
 
-/// Disjoint extents, sorted by address.
 #[derive(Clone, Debug, Default)]
 pub struct Extents {
     /// No chunk is empty.
@@ -69,7 +68,7 @@ impl Extents {
         }
     }
 
-    /// Removes the parts of `range` that are in the set, passing each to `taken`. Returns how many units.
+    /// Removes the parts of `range` that are in the set, passing each to `taken`. Returns their total units.
     pub fn remove(&mut self, range: UnitRange, mut taken: impl FnMut(UnitRange)) -> u64 {
         if range.units == 0 {
             return 0;
@@ -97,7 +96,7 @@ impl Extents {
             let count = left.clone().count();
             self.extents = self.extents + count - (to - from);
             if count == to - from {
-                // Replace in place, so that nothing behind it moves.
+                // Replace in place, so that the rest of the list does not move.
                 runs[from..to].iter_mut().zip(left).for_each(|(run, left)| *run = left);
             } else {
                 runs.splice(from..to, left);
@@ -113,14 +112,14 @@ impl Extents {
         removed
     }
 
-    /// The first extent behind `from` with at least `units_min` units; of one that begins before `from`, only the part
-    /// from there on counts.
+    /// Returns the first extent after `from` with at least `units_min` units. Of an extent that begins before `from`,
+    /// only the part from there on counts.
     pub fn find(&self, from: u64, units_min: u64) -> Option<UnitRange> {
         self.from(from).find(|extent| extent.units >= units_min.max(1))
     }
 
-    /// Finds `want` units in one extent, at `goal` or behind it, wrapping around. Examines a bounded number; `None` if
-    /// none of these is long enough.
+    /// Finds `want` units in one extent, at `goal` or after it, wrapping around. Examines a bounded number of extents;
+    /// `None` if none of these is long enough.
     pub fn fit(&self, goal: u64, want: u64) -> Option<UnitRange> {
         let around = self.from(goal).chain(self.from(0));
         let fitting = around.take(FIT_SCAN.min(2 * self.extents)).find(|extent| extent.units >= want)?;

@@ -26,7 +26,6 @@ const URGENT_PERCENT: u64 = 80;
 pub(super) const TERM: Term =
     Term::plain("f2fs", "as f2fs, which discards in the background", &["f2fs"], |_| Box::<F2fs>::default());
 
-/// Issues a few at a time while the device is idle.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct F2fs {
     awake: bool,
@@ -57,7 +56,7 @@ impl Governor for F2fs {
             PolicyEvent::Committed { .. } if !self.awake => self.round(view, decisions),
             PolicyEvent::Woken => self.round(view, decisions),
             PolicyEvent::Issued(_) => self.found = true,
-            // A whole pass without a long enough extent: there is nothing to do.
+            // There was no long enough extent in a whole pass: nothing to do.
             PolicyEvent::PassOver => {
                 self.awake = std::mem::take(&mut self.found);
                 let pause = if self.awake { AFTER_ROUND } else { IF_NOTHING };

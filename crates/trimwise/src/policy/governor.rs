@@ -1,65 +1,62 @@
-//! What a governor sees, and what it can decide.
+use serde::{Deserialize, Serialize};
 
 use super::extents::CHUNK_UNITS;
-use super::{Availability, DiscardGeneration};
+use super::{Availability, DiscardGeneration, LinuxVersion};
 use crate::ssd::{Ssd, TrimKind};
 use crate::units::{Bytes, SimDuration, SimTime, UnitRange};
 
-/// Events for a governor; each comes with a [`View`] of that moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// An event for a governor. It comes with a [`View`] of that moment. As JSON it is a line of [`wire`](super::wire).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
 pub enum PolicyEvent {
-    /// Describes the host; comes first, once.
+    /// Describes the host. Always the first event.
     Hosted(HostTraits),
-    /// A transaction became durable; the blocks that it freed (perhaps none) are now in the pending set.
-    Committed {
-        /// Units that this transaction freed.
-        freed_units: u64,
-    },
+    /// A transaction became durable. The blocks that it freed (perhaps none) are now in the pending set.
+    Committed { freed_units: u64 },
     /// A TRIM command that [`Decision::Issue`] asked for was acknowledged.
     Issued(Acknowledged),
-    /// A [`Decision::Issue`] found no suitable extent between the end of the last one and the end of the device; the
+    /// A [`Decision::Issue`] found no suitable extent between the end of the last one and the end of the device. The
     /// next search starts at the beginning.
     PassOver,
     /// A [`Decision::TrimFree`] has ended.
-    Trimmed {
-        /// Units that were submitted.
-        units: u64,
-    },
+    Trimmed { units: u64 },
     /// The time of the last [`Decision::WakeAt`] has come.
     Woken,
 }
 
-/// An acknowledged TRIM command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Acknowledged {
-    /// Ranges in it; an extent that exceeds the maximum range takes several.
+    /// Ranges in the command. An extent longer than the maximum range takes several.
     pub ranges: u32,
-    /// Units in them.
     pub units: u64,
     /// How long the device took, without the time in the queue.
+    #[serde(rename = "took_ns")]
     pub took: SimDuration,
 }
 
-/// What a governor may know of its host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The facts that a governor may know about its host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostTraits {
     /// How the host's own discard option works.
+    #[serde(skip, default = "today")]
     pub kernel: DiscardGeneration,
     /// Maximum number of TRIM commands in the device at once; 1 if TRIM is not queued.
     pub trim_depth: u32,
-    /// Maximum number of ranges in one command.
     pub ranges_max: u32,
     /// Maximum length of one range, in units.
     pub range_units_max: u64,
-    /// Size of the device or file system, in units.
     pub total_units: u64,
     /// Size of a block group, in units: the natural slice of a batch TRIM.
     pub group_units: u64,
 }
 
+fn today() -> DiscardGeneration {
+    LinuxVersion::TODAY.discard()
+}
+
 impl HostTraits {
-    /// Those of a host between the file system and this drive, where one command per extent is what Linux merges discards
-    /// into for all but NVMe.
+    /// The traits of a host between the file system and this drive. There Linux merges discards into one command per
+    /// extent for all but NVMe.
     pub(crate) fn below_file_system(ssd: &Ssd, kernel: DiscardGeneration, trim_depth: u32) -> Self {
         let traits = Self::of(ssd, kernel, trim_depth);
         let is_nvme = ssd.config().trim.kind == TrimKind::Nvme;
@@ -81,52 +78,51 @@ impl HostTraits {
 }
 
 /// The host at the moment of an event.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct View {
-    /// The present.
+    #[serde(rename = "now_ns")]
     pub now: SimTime,
-    /// Units of the file system in use.
     pub used_units: u64,
-    /// Total units of the file system.
     pub total_units: u64,
-    /// Units that were freed so far, as far as the host sees it; transactions count when they are durable.
+    /// Units freed so far, as far as the host sees it. A transaction counts once it is durable.
     pub freed_units: u64,
-    /// Units in the pending set.
     pub pending_units: u64,
-    /// Extents in the pending set.
     pub pending_extents: u64,
-    /// Units that were freed and dropped, and not allocated since: the device holds them as valid.
+    /// Units freed and dropped, and not allocated since: the device holds them as valid.
     pub untrimmed_units: u64,
-    /// TRIM commands in flight.
     pub in_flight: u32,
     /// Requests other than TRIMs in the device or waiting for it.
     pub requests: u32,
-    /// How long there have been none; zero while there are some.
+    /// How long there have been no such requests; zero while there are some.
+    #[serde(rename = "quiet_ns")]
     pub quiet: SimDuration,
     /// Requests other than TRIMs that have completed.
     pub requests_done: u64,
-    /// When the oldest in the pending set came there, if the governor takes the oldest first.
+    /// When the oldest pending extent came, if the governor takes the oldest first.
+    #[serde(default, rename = "oldest_ns")]
     pub oldest: Option<SimTime>,
-    /// Reads and writes that the device has completed.
+    #[serde(flatten)]
     pub served: Served,
 }
 
 /// The reads and writes that a device has completed, as `/sys/block/DEVICE/stat` counts them. Counters may start at any
 /// value.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Served {
-    /// Number of them.
+    #[serde(rename = "served_requests")]
     pub requests: u64,
-    /// Bytes that they moved.
+    #[serde(rename = "served_bytes")]
     pub bytes: Bytes,
-    /// Total time that they took, from being queued to completion.
+    /// Total time of these requests, from being queued to completion.
+    #[serde(rename = "served_time_ns")]
     pub time: SimDuration,
-    /// Time during which there were some, waiting or in the device.
+    /// Time during which there were requests, waiting or in the device.
+    #[serde(rename = "served_busy_ns")]
     pub busy: SimDuration,
 }
 
 impl Served {
-    /// What was served since `before`.
+    /// Returns the reads and writes since `before`.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         Self {
@@ -139,14 +135,13 @@ impl Served {
 }
 
 impl View {
-    /// Units that the device must hold as valid, as far as the host can know, in percent of all: space used by files,
+    /// Percentage of all units that the device must hold as valid, as far as the host can know: space used by files,
     /// and freed space that is not trimmed.
     pub(crate) fn device_percent(&self) -> u64 {
         let held = self.used_units + self.pending_units + self.untrimmed_units;
         held.min(self.total_units) * 100 / self.total_units.max(1)
     }
 
-    /// Mean length of pending extents, in units.
     pub(crate) fn pending_mean(&self) -> u64 {
         self.pending_units / self.pending_extents.max(1)
     }
@@ -156,7 +151,6 @@ impl View {
     }
 }
 
-/// A governor's decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// Do not trim the blocks just freed by the commit. They stay known as untrimmed.
@@ -166,34 +160,31 @@ pub enum Decision {
     /// Issue all pending extents before the commit is declared done, as Linux up to 5.14 does with `discard`. Valid
     /// only in reply to [`PolicyEvent::Committed`].
     IssueInCommit {
-        /// Submit them together and wait at the end, otherwise one after the other.
+        /// Submit the extents together and wait at the end. Otherwise send one after the other.
         together: bool,
     },
     /// Issue one TRIM command in the background.
     Issue(Shape),
     /// Trim the free extents of at least `units_min` in `range`, as FITRIM does.
     TrimFree {
-        /// Where to trim.
         range: UnitRange,
-        /// Shorter extents are skipped.
+        /// Skip shorter extents.
         units_min: u64,
     },
     /// Tell the device about all pending extents at no cost. No real host can; this is the bound of all policies.
     Reveal,
-    /// Call again at this time; replaces any earlier request.
+    /// Call again at this time. Replaces any earlier request.
     WakeAt(SimTime),
 }
 
-/// The shape of one TRIM command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Maximum number of extents. Linux sends one on SATA, SCSI and UFS; more need a host that can fill commands.
     pub ranges_max: u32,
-    /// Shorter pending extents are skipped.
     pub units_min: u64,
-    /// Maximum total number of units; an extent is cut there.
+    /// Maximum total number of units. An extent is cut there.
     pub units_max: u64,
-    /// Whether the last extent runs on through the free space behind it, to the end of its block group.
+    /// The last extent runs on through the free space after it, to the end of its block group.
     pub runs_on: bool,
 }
 
@@ -202,18 +193,17 @@ impl Shape {
     pub const NEXT: Self = Self { ranges_max: 1, units_min: 1, units_max: u64::MAX, runs_on: false };
 }
 
-/// What a policy needs from a host. The modelled file system provides everything, so nothing is refused there; reports
-/// only say which policies need an oracle ([`PolicySpec::is_usable`](super::PolicySpec::is_usable)) or filled commands
-/// ([`PolicySpec::fills_commands`](super::PolicySpec::fills_commands)). Real hosts may provide less.
+/// A policy's requirements of its host. The modelled file system meets all of them, so nothing is refused there;
+/// reports only say which policies need an oracle ([`PolicySpec::is_usable`](super::PolicySpec::is_usable)) or filled
+/// commands ([`PolicySpec::fills_commands`](super::PolicySpec::fills_commands)). Real hosts may provide less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Needs {
-    /// It must be told of each commit and what it freed.
+    /// The host must report each commit and what it freed.
     pub commits: bool,
-    /// The device must take TRIM commands.
     pub trim: bool,
-    /// It must be able to put several ranges into one command on any link.
+    /// The host must be able to put several ranges into one command on any link.
     pub fills_commands: bool,
-    /// It must be able to tell the device at no cost, which only the model allows.
+    /// The host must be able to tell the device at no cost, which only the model allows.
     pub oracle: bool,
 }
 
@@ -224,22 +214,20 @@ impl Default for Needs {
     }
 }
 
-/// A governor's current behaviour, explained to the user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Explanation {
-    /// What it does now and why: a sentence.
+    /// A sentence: what it does now and why.
     pub state: String,
-    /// What would change that: a sentence.
+    /// A sentence: what would change that.
     pub change: String,
 }
 
 impl Explanation {
-    /// An explanation of these two sentences.
     pub fn new(state: impl Into<String>, change: impl Into<String>) -> Self {
         Self { state: state.into(), change: change.into() }
     }
 
-    /// That of a queue that is empty.
+    /// Explains that the queue is empty.
     pub(super) fn nothing_waits() -> Self {
         Self::new("No freed space is waiting to be trimmed.", "Deleting files.")
     }
@@ -258,25 +246,22 @@ impl Explanation {
 /// # Ok::<(), trimwise::policy::PolicyError>(())
 /// ```
 pub trait Governor {
-    /// What it needs from a host.
     fn needs(&self) -> Needs {
         Needs::default()
     }
-    /// Its availability rule on a host with this kernel.
+    /// The availability rule on a host with this kernel.
     fn availability(&self, _kernel: DiscardGeneration) -> Availability {
         Availability::AfterCommit
     }
-    /// Whether pending extents of different commits merge where they touch.
+    /// Pending extents of different commits merge where they touch.
     fn merges(&self) -> bool {
         true
     }
-    /// Whether commands take the extent that has waited longest, not the next by address. Pending extents then merge.
+    /// Commands take the extent that has waited longest, not the next by address. Pending extents then merge.
     fn takes_oldest_first(&self) -> bool {
         false
     }
-    /// Handles `event` and appends its decisions.
     fn on_event(&mut self, event: &PolicyEvent, view: &View, decisions: &mut Vec<Decision>);
-    /// Explains its current behaviour.
     fn explain(&self, _view: &View) -> Explanation {
         Explanation::new("The device is told of freed space immediately.", "Only another policy.")
     }

@@ -34,22 +34,23 @@ const EVERYWHERE: UnitRange = UnitRange { start: Lpn(0), units: u64::MAX };
 /// before it returns, except to read what is pending. `tests/quick/policy_host.rs` is a complete host in a hundred
 /// lines.
 pub trait PolicyHost {
-    /// The present: time, utilization and other load on the device. The interpreter fills in the rest.
+    /// Returns time, utilization and other load on the device. The interpreter fills in the rest.
     fn view(&self) -> View;
     /// Makes free blocks unallocatable until they are released.
     fn withhold(&self, range: UnitRange);
-    /// Makes blocks allocatable; with `is_told`, because a command about them was acknowledged.
+    /// Makes blocks allocatable. `is_told` says that a command about them was acknowledged.
     fn release(&self, range: UnitRange, is_told: bool);
     /// Sends one TRIM command, and calls [`HostedPolicy::acknowledged`] when the device has acknowledged it.
     fn send(&self, command: TrimCommand);
     /// Trims the allocatable extents of at least `units_min` in `range`, as FITRIM does. Notes each with
     /// [`HostedPolicy::issued_in_batch`], and tells the policy of [`PolicyEvent::Trimmed`] at the end.
     fn start_trim_free(&self, range: UnitRange, units_min: u64);
-    /// Tells the device about an extent at no cost; only a model can.
+    /// Tells the device about an extent at no cost. Only a model can.
     fn reveal(&self, range: UnitRange);
     /// Notes that [`HostedPolicy::wake_at`] has changed.
     fn timer_changed(&self);
-    /// Notes that extents have entered or left the pending set, other than by an allocation; wakes tasks that wait for it.
+    /// Notes that extents have entered or left the pending set, other than by an allocation. Wakes tasks that wait for
+    /// this.
     fn pending_changed(&self) {}
 }
 
@@ -62,31 +63,26 @@ pub struct TrimCommand {
 }
 
 impl TrimCommand {
-    /// The extents that may be trimmed.
     pub fn ranges(&self) -> Vec<UnitRange> {
         self.tokens.iter().map(TrimToken::range).collect()
     }
 
-    /// Units in these extents.
     pub fn units(&self) -> u64 {
         self.tokens.iter().map(|token| token.range().units).sum()
     }
 
-    /// Whether the last extent runs on through the free space behind it ([`Shape::runs_on`]).
+    /// Returns true if the last extent runs on through the free space after it ([`Shape::runs_on`]).
     pub fn runs_on(&self) -> bool {
         self.runs_on
     }
 }
 
-/// The TRIMs that a commit must wait for before it is declared done: all that is pending, taken with
+/// The TRIMs that a commit must wait for before it is declared done: all pending extents, taken with
 /// [`HostedPolicy::take`] and given back with [`HostedPolicy::settle`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InCommit {
-    /// None.
     Nothing,
-    /// One after the other.
     OneByOne,
-    /// All at once.
     Together,
 }
 
@@ -109,7 +105,7 @@ impl HostedPolicy {
         Self::with(governor, availability, merges)
     }
 
-    /// A policy below a file system, where what is freed is what the file system discards. Extents merge there under
+    /// A policy below a file system, where freed space is what the file system discards. Extents merge there under
     /// every policy, and a write takes its range out of the set.
     pub(crate) fn of_discards(governor: Box<dyn Governor>) -> Self {
         Self::with(governor, Availability::AfterCommit, true)
@@ -135,7 +131,7 @@ impl HostedPolicy {
         self.availability
     }
 
-    /// Notes that these blocks are in use from now on: they may not be trimmed, and are not untrimmed any more.
+    /// Notes that these blocks are in use from now on: they may not be trimmed, and no longer count as untrimmed.
     #[inline]
     pub fn withdraw(&self, range: UnitRange) {
         let mut pending = self.pending.borrow_mut();
@@ -144,13 +140,13 @@ impl HostedPolicy {
         }
     }
 
-    /// Finds `want` units in one pending extent, at `goal` or behind it; `None` if none of the next extents is long
+    /// Finds `want` units in one pending extent, at `goal` or after it; `None` if none of the next extents is long
     /// enough.
     pub fn fit(&self, goal: Lpn, want: u64) -> Option<UnitRange> {
         self.pending.borrow().fit(goal, want)
     }
 
-    /// Notes that a batch TRIM of free space covers `range`: it is neither pending nor untrimmed any more.
+    /// Notes that a batch TRIM of free space covers `range`, which is no longer pending or untrimmed.
     pub fn issued_in_batch(&self, range: UnitRange) {
         self.pending.borrow_mut().issued_in_batch(range);
     }
@@ -160,13 +156,13 @@ impl HostedPolicy {
         self.pending.borrow_mut().passed_on(range);
     }
 
-    /// Notes an extent that was free before accounting began as untrimmed, since what the device holds there is
-    /// unknown.
+    /// Notes an extent that was free before accounting began. It counts as untrimmed, since what the device holds there
+    /// is unknown.
     pub(crate) fn suspect(&self, range: UnitRange) {
         self.pending.borrow_mut().suspect(range);
     }
 
-    /// Where all freed blocks went so far.
+    /// Accounts for all blocks freed so far.
     pub fn ledger(&self) -> Ledger {
         self.pending.borrow().ledger()
     }
@@ -179,7 +175,7 @@ impl HostedPolicy {
         self.pending.borrow().untrimmed_units()
     }
 
-    /// Units that the device was not told of: pending and untrimmed ones.
+    /// Units of which the device was not told: pending and untrimmed ones.
     pub(crate) fn untold_units(&self) -> u64 {
         let pending = self.pending.borrow();
         pending.units() + pending.untrimmed_units()
@@ -190,7 +186,6 @@ impl HostedPolicy {
         pending.iter().chain(pending.untrimmed()).collect()
     }
 
-    /// When the governor wants to be woken.
     pub fn wake_at(&self) -> Option<SimTime> {
         self.wake_at.get()
     }
@@ -201,13 +196,12 @@ impl HostedPolicy {
         self.tell(host, &PolicyEvent::Woken);
     }
 
-    /// Starts no more commands.
     pub fn stop(&self) {
         self.is_stopped.set(true);
     }
 
-    /// Adds what a durable transaction freed to the pending set, and lets the governor decide about it. Returns what
-    /// the commit must wait for.
+    /// Adds the blocks that a durable transaction freed to the pending set, and lets the governor decide about them.
+    /// Returns what the commit must wait for.
     pub fn committed(&self, host: &dyn PolicyHost, freed: &[UnitRange]) -> InCommit {
         let now = host.view().now;
         for &range in freed {
@@ -232,13 +226,14 @@ impl HostedPolicy {
         in_commit
     }
 
-    /// Does the same with ranges of which parts may be pending or untrimmed already, as discards from above are.
+    /// Adds discards from above, as [`HostedPolicy::committed`] adds freed blocks. Parts of them may be pending or
+    /// untrimmed already.
     pub(crate) fn discarded(&self, host: &dyn PolicyHost, ranges: &[UnitRange]) -> InCommit {
         self.committed(host, &self.missing(ranges))
     }
 
-    /// Notes discards from above of which the device is told at once, past the governor. Returns what it must be told:
-    /// what is pending stays so.
+    /// Notes discards from above of which the device is told at once, past the governor. Returns the parts that must be
+    /// sent: pending parts stay pending.
     pub(crate) fn passed_through(&self, ranges: &[UnitRange]) -> Vec<UnitRange> {
         let missing = self.missing(ranges);
         missing.iter().for_each(|&range| self.passed_on(range));
@@ -249,12 +244,12 @@ impl HostedPolicy {
         ranges.iter().flat_map(|&range| self.pending.borrow_mut().missing(range)).collect()
     }
 
-    /// Returns true once the host ends: nothing new may begin.
+    /// Returns true once the host ends. Nothing new may begin then.
     pub(crate) fn is_stopped(&self) -> bool {
         self.is_stopped.get()
     }
 
-    /// Issues what a commit must wait for, with `trim`, which returns once the device has acknowledged these ranges.
+    /// Issues what a commit must wait for. `trim` returns once the device has acknowledged its ranges.
     pub(crate) async fn issue_in_commit(
         &self,
         host: &dyn PolicyHost,
@@ -278,8 +273,8 @@ impl HostedPolicy {
         }
     }
 
-    /// Settles a command that the device has acknowledged, which took it `took`, as this many ranges of its own; the
-    /// governor decides what comes next.
+    /// Settles an acknowledged command. The device took `took` for it, as this many ranges of its own. The governor
+    /// decides what comes next.
     pub fn acknowledged(&self, host: &dyn PolicyHost, command: TrimCommand, ranges: u32, took: SimDuration) {
         let units = command.units();
         for token in command.tokens {
@@ -296,7 +291,7 @@ impl HostedPolicy {
         }
     }
 
-    /// Takes the next pending extent of at least `units_min` in `range`, cut where the range ends.
+    /// Takes the next pending extent of at least `units_min` in `range`, cut at the end of the range.
     pub(crate) fn take_within(
         &self,
         host: &dyn PolicyHost,
@@ -321,7 +316,7 @@ impl HostedPolicy {
         Some(token)
     }
 
-    /// Settles a token whose TRIM the device has acknowledged: its blocks may be allocated.
+    /// Settles a token whose TRIM the device has acknowledged. Its blocks may be allocated.
     pub fn settle(&self, host: &dyn PolicyHost, token: TrimToken) {
         let range = token.range();
         self.pending.borrow_mut().settle(token);
@@ -352,7 +347,7 @@ impl HostedPolicy {
 
     fn carry_out(&self, host: &dyn PolicyHost, decision: Decision) {
         match decision {
-            // These apply only to a commit.
+            // These decisions apply only to a commit.
             Decision::DropFreed | Decision::IssueInCommit { .. } => {}
             Decision::WakeAt(at) => {
                 self.wake_at.set(Some(at));
@@ -396,7 +391,7 @@ impl HostedPolicy {
         }
     }
 
-    /// Drops the pending part of `range`; blocks that waited for their TRIM become allocatable.
+    /// Drops the pending part of `range`. Blocks that waited for their TRIM become allocatable.
     fn drop_range(&self, host: &dyn PolicyHost, range: UnitRange) {
         let parts = self.pending.borrow_mut().drop_range(range);
         if self.availability == Availability::AfterIssue {

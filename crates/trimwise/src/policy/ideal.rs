@@ -1,4 +1,4 @@
-//! `ideal`: the bound. The device learns of every freed block at its commit, at no cost.
+//! `ideal`: the bound of all policies. The device learns of every freed block at its commit, at no cost.
 
 use super::spec::term::Term;
 use super::{Decision, Governor, Needs, PolicyEvent, View};
@@ -13,7 +13,6 @@ pub(super) const TERM: Term = Term {
     )
 };
 
-/// Reveals whatever a commit freed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Ideal;
 

@@ -1,4 +1,4 @@
-//! Which policy it is: one that trimwise knows, or somebody's own, of which it knows only the name.
+//! The identity of a policy: one that trimwise knows, or somebody's own, of which it knows only the name.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,8 +8,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{BatchConfig, LiveUse, Policy, PolicyError, PolicySpec};
 
-/// The identity of a policy. As text, no two have the same: somebody's own policy that is named like a known one is
-/// written with `own:` before its name.
+/// The identity of a policy. No two policies have the same as text: somebody's own policy that is named like a known
+/// one is written with `own:` before its name.
 ///
 /// ```
 /// use trimwise::policy::{Policy, PolicyId, PolicySpec};
@@ -21,24 +21,24 @@ use super::{BatchConfig, LiveUse, Policy, PolicyError, PolicySpec};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PolicyId {
-    /// One of the grammar's, followed by the file system, the daemon or a target below the file system.
+    /// A policy of the grammar, followed by the file system, the daemon or a target below the file system.
     Known(Trimmer),
-    /// Known by its name only: a policy of the caller's, or what a real mount does (`discard=async`).
+    /// A policy known only by its name: the caller's own, or what a real mount does (`discard=async`).
     Named(Arc<str>),
 }
 
-/// What a name begins with that would be read as something else.
+/// Prefix of a name that would otherwise be read as a known policy.
 const OWN: &str = "own:";
 
 impl PolicyId {
-    /// No TRIM at all: what savings are counted against.
+    /// No TRIM at all: the baseline of all savings.
     pub const OFF: Self = Self::Known(Trimmer::Kernel(PolicySpec::OFF));
     /// Linux's `discard`.
     pub const COMMIT: Self = Self::Known(Trimmer::Kernel(PolicySpec::COMMIT));
-    /// The bound of all others.
+    /// The bound of all policies.
     pub const IDEAL: Self = Self::Known(Trimmer::Kernel(PolicySpec::IDEAL));
 
-    /// Returns what trims, if trimwise knows it.
+    /// Returns the known trimmer; `None` for a policy known only by its name.
     pub fn known(&self) -> Option<Trimmer> {
         match self {
             Self::Known(trimmer) => Some(*trimmer),
@@ -46,7 +46,7 @@ impl PolicyId {
         }
     }
 
-    /// Returns the policy that the file system itself follows, if trimwise knows it.
+    /// Returns the known policy that the file system itself follows.
     pub fn spec(&self) -> Option<PolicySpec> {
         match self {
             Self::Known(Trimmer::Kernel(spec)) => Some(*spec),
@@ -54,7 +54,6 @@ impl PolicyId {
         }
     }
 
-    /// Returns true if the daemon trims.
     pub fn is_daemon(&self) -> bool {
         matches!(self, Self::Known(Trimmer::Daemon(_)))
     }
@@ -107,39 +106,37 @@ impl<'de> Deserialize<'de> for PolicyId {
     }
 }
 
-/// The word for the daemon among policies.
 pub(crate) const DAEMON: &str = "trimwised";
 
-/// The word for the target below the file system among policies.
 const TARGET: &str = "dm-trim";
 
-/// What does the trimming.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trimmer {
-    /// The file system, by a policy; `batch` sweeps as `fstrim.timer` does, at fixed times of the day.
+    /// The file system. `batch` sweeps as `fstrim.timer` does, at fixed times of the day.
     Kernel(PolicySpec),
-    /// trimwised with a policy, and its defaults for everything else.
+    /// trimwised, with its defaults for everything but the policy.
     Daemon(PolicySpec),
-    /// The device-mapper target `kernel/dm-trim`, or one like it with another policy, below the file system, which
-    /// discards as Linux does.
+    /// The device-mapper target `kernel/dm-trim`, or one like it with another policy, below a file system that discards
+    /// as Linux does.
     Block(PolicySpec),
 }
 
 impl Trimmer {
-    /// What the target does by default.
+    /// The target with its default policy.
     pub const DM_TRIM: Self = Self::Block(PolicySpec::QUIET);
 
-    /// Whether a text is meant as the daemon, valid or not.
+    /// Returns true if a text is meant as the daemon, valid or not.
     pub fn is_daemon(text: &str) -> bool {
         text.split(':').next() == Some(DAEMON)
     }
 
-    /// Whether a text is meant as the target below the file system, valid or not.
+    /// Returns true if a text is meant as the target below the file system, valid or not.
     pub fn is_target(text: &str) -> bool {
         text.split(':').next() == Some(TARGET)
     }
 
-    /// The policies of the file system itself and of what is below it, without days: then sweeps are a policy's own.
+    /// Returns the policies of the file system and of the target below it, for a run without days: there a policy
+    /// sweeps by itself.
     pub fn in_force(self) -> Policy {
         match self {
             Self::Kernel(spec) => spec.into(),
@@ -147,17 +144,16 @@ impl Trimmer {
         }
     }
 
-    /// The policies of the file system itself and of what is below it, over days.
+    /// Returns the policies of the file system and of the target below it, for a run over days.
     pub fn policy(self) -> Policy {
         match self {
             Self::Kernel(spec) if spec.batch().is_none() => spec.into(),
             Self::Block(spec) => Policy::below(self.into(), PolicySpec::COMMIT, spec),
-            // What trims is outside the file system.
+            // Something outside the file system trims.
             _ => Policy::of(self.into(), || PolicySpec::OFF.governor()),
         }
     }
 
-    /// Whether the device must take TRIM commands.
     pub fn needs_trim(self) -> bool {
         match self {
             Self::Kernel(spec) => spec.needs_trim(),
@@ -165,19 +161,17 @@ impl Trimmer {
         }
     }
 
-    /// The policy that the file system, the daemon or the target follows.
+    /// Returns the policy that the file system, the daemon or the target follows.
     pub fn spec(self) -> PolicySpec {
         match self {
             Self::Kernel(spec) | Self::Daemon(spec) | Self::Block(spec) => spec,
         }
     }
 
-    /// Whether the daemon trims.
     pub fn is_hosted(self) -> bool {
         matches!(self, Self::Daemon(_))
     }
 
-    /// The settings of its sweeps, if it sweeps.
     pub fn sweeps(self) -> Option<BatchConfig> {
         match self {
             Self::Kernel(spec) => spec.batch(),
@@ -226,7 +220,7 @@ impl FromStr for Trimmer {
     }
 }
 
-/// The policy behind the first colon, if there is one.
+/// Returns the policy after the first colon, if there is one.
 fn below(text: &str) -> Result<Option<PolicySpec>, String> {
     let Some((host, policy)) = text.split_once(':') else { return Ok(None) };
     let parsed = policy.parse().map_err(|e: PolicyError| e.behind(&format!("{host}:")).to_string());

@@ -11,7 +11,7 @@
 //!   then only a bounded share of its time.
 //!
 //! None of this needs the device's parameters. Commands start with one range and double as long as they take less than
-//! [`COMMAND_TARGET`], so that a request that arrives behind one does not wait longer. A device that takes that long
+//! [`COMMAND_TARGET`], so that a request that arrives during one does not wait longer. A device that takes that long
 //! for a single range gets commands of up to twice that time: fewer long ones are the lesser evil there. After a
 //! command among other requests comes a pause of a multiple of its time. A burst is left alone, from its first commit,
 //! for the time after which a device counts as idle. Free space that the device may not have been told about (after a
@@ -31,7 +31,8 @@ const HIGH_PERCENT: u64 = 85;
 const LOW_PERCENT: u64 = 60;
 /// Pause after a command above the high watermark, in multiples of its duration: at most a fifth of the time is TRIM.
 const PAUSE_HIGH: u64 = 4;
-/// The same between the watermarks while utilization falls: at most a twentieth.
+/// Pause between the watermarks while utilization falls, in multiples of the command's duration: at most a twentieth of
+/// the time is TRIM.
 const PAUSE_BETWEEN: u64 = 19;
 /// Target for the longest command: short compared with the latencies that readers and writers are used to.
 const COMMAND_TARGET: SimDuration = SimDuration::from_millis(10);
@@ -53,7 +54,6 @@ pub(super) const TERM: Term = Term {
     )
 };
 
-/// Trims in idle time, and under pressure for a bounded share of the time.
 #[derive(Clone, Debug)]
 pub struct Judicious {
     trend: Trend,
@@ -61,7 +61,7 @@ pub struct Judicious {
     range_units_max: u64,
     depth: u32,
     took: [Option<SimDuration>; CLASSES],
-    /// No command before this time, unless the device is idle.
+    /// No command is sent before this time, unless the device is idle.
     pause_until: SimTime,
 }
 
@@ -160,7 +160,7 @@ impl Governor for Judicious {
             PolicyEvent::Committed { freed_units } => {
                 self.trend.observe(view.now, view.used_units, view.freed_units);
                 if *freed_units == view.pending_units {
-                    // The first in a while: the activity that caused it may end soon.
+                    // It is the first commit in a while: the activity that caused it may end soon.
                     self.pause_until = self.pause_until.max(view.now + IDLE);
                 }
             }

@@ -1,5 +1,3 @@
-//! How Linux itself carries out ext4's mount option `discard`: four generations.
-
 use std::str::FromStr;
 
 use thiserror::Error;
@@ -15,13 +13,13 @@ pub enum DiscardGeneration {
     CommitBatched,
     /// After the commit, from one background worker, one at a time: 5.15 (commit 55cdd0af2bc5).
     Worker,
-    /// The same, but each discard runs on through the free space behind its extent, to the end of the block group: from
-    /// 6.1 (`ext4_try_to_trim_range` as of commit 45e4ab320c9b, which is in 6.6 and in 6.1.56).
+    /// As `Worker`, but each discard runs on through the free space after its extent, to the end of the block group:
+    /// from 6.1 (`ext4_try_to_trim_range` as of commit 45e4ab320c9b, which is in 6.6 and in 6.1.56).
     WorkerRunningOn,
 }
 
 impl DiscardGeneration {
-    /// When blocks freed under `discard` may be allocated again.
+    /// Returns when blocks freed under `discard` may be allocated again.
     pub fn availability(self) -> Availability {
         match self {
             Self::CommitSerial | Self::CommitBatched => Availability::AfterIssue,
@@ -29,7 +27,6 @@ impl DiscardGeneration {
         }
     }
 
-    /// The first of the kernel versions.
     pub(super) fn since(self) -> &'static str {
         match self {
             Self::CommitSerial => "2.6",
@@ -39,7 +36,7 @@ impl DiscardGeneration {
         }
     }
 
-    /// The kernel versions, for reports.
+    /// Returns its kernel versions, for reports.
     pub fn kernels(self) -> &'static str {
         match self {
             Self::CommitSerial => "Linux up to 4.12",
@@ -57,25 +54,23 @@ pub struct LinuxVersion {
     minor: u32,
 }
 
-/// The last minor version of each major one; open for the newest.
+/// The last minor version of each major one; the newest has none yet.
 const LAST_MINORS: [(u32, u32); 6] = [(2, 6), (3, 19), (4, 20), (5, 19), (6, 19), (7, u32::MAX)];
 
-/// A text that is not a known Linux version.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error(
     "'{given}' is not a known Linux version; expected 2.6, 3.0 to 3.19, 4.0 to 4.20, 5.0 to 5.19, 6.0 to 6.19 or \
      7.0 and later"
 )]
 pub struct LinuxVersionError {
-    /// The text.
     pub given: String,
 }
 
 impl LinuxVersion {
-    /// The long-term release of today's distributions.
+    /// The long-term release that distributions use today.
     pub const TODAY: Self = Self { major: 6, minor: 12 };
 
-    /// How it carries out `discard`.
+    /// Returns how this version carries out `discard`.
     pub fn discard(self) -> DiscardGeneration {
         match (self.major, self.minor) {
             (0..=3, _) | (4, 0..=12) => DiscardGeneration::CommitSerial,
@@ -85,33 +80,33 @@ impl LinuxVersion {
         }
     }
 
-    /// Whether ext4 withholds some blocks from files: since 3.10 (27dd43854227).
+    /// Returns true if ext4 withholds some blocks from files: since 3.10 (27dd43854227).
     pub(crate) fn keeps_blocks(self) -> bool {
         (self.major, self.minor) >= (3, 10)
     }
 
-    /// Whether new blocks of ext4 count as unwritten until their data are written: since 5.6 (244adf6426ee).
+    /// Returns true if new blocks of ext4 count as unwritten until their data are written: since 5.6 (244adf6426ee).
     pub fn converts_unwritten(self) -> bool {
         (self.major, self.minor) >= (5, 6)
     }
 
-    /// Number of largest transactions that fit into a journal of ext4: three instead of four since 6.11
+    /// Returns the number of largest transactions that fit in a journal of ext4: three instead of four since 6.11
     /// (`jbd2_journal_get_max_txn_bufs`: 6.1 has four, 6.12 has three; the exact version is assumed).
     pub(crate) fn transactions_in_journal(self) -> u64 {
         if (self.major, self.minor) >= (6, 11) { 3 } else { 4 }
     }
 
-    /// Whether each processor's lists of free pages tune their length: since 6.7 (90b41691b988).
+    /// Returns true if each processor's lists of free pages tune their length: since 6.7 (90b41691b988).
     pub(crate) fn lists_free_pages(self) -> bool {
         (self.major, self.minor) >= (6, 7)
     }
 
-    /// Whether it paces writers and writes files in batches: since 3.2 (143dfe8611a6).
+    /// Returns true if writers are paced and files written in batches: since 3.2 (143dfe8611a6).
     pub(crate) fn paces_writers(self) -> bool {
         (self.major, self.minor) >= (3, 2)
     }
 
-    /// Whether its block layer throttles write-back in favour of reads: since 4.10 (e34cbd307477).
+    /// Returns true if the block layer throttles write-back in favour of reads: since 4.10 (e34cbd307477).
     pub(crate) fn throttles_writeback(self) -> bool {
         (self.major, self.minor) >= (4, 10)
     }

@@ -71,14 +71,13 @@ fn parse(_: Part<'_>, arguments: &[Part<'_>]) -> Result<Arguments, Wrong> {
     }
 }
 
-/// Issues TRIMs from a queue with a number of workers.
 #[derive(Clone, Copy, Debug)]
 struct Lazy {
     workers_min: u32,
     workers_max: u32,
     reuse: bool,
     merge: bool,
-    /// Whether to put as many extents into a command as the device takes.
+    /// Put as many extents into a command as the device takes.
     fill: bool,
     back_off: bool,
     ranges_max: u32,

@@ -41,6 +41,8 @@ mod tests;
 pub mod wire;
 mod zfs;
 
+use serde::{Deserialize, Serialize};
+
 pub use batch::BatchConfig;
 pub use governor::{
     Acknowledged, Decision, Explanation, Governor, HostTraits, Needs, PolicyEvent, Served, Shape, View,
@@ -57,9 +59,11 @@ pub use spec::{PolicyError, PolicySpec, terms};
 pub use wire::serve;
 
 /// When freed blocks may be allocated again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Availability {
-    /// As soon as the freeing transaction is durable; an allocation takes its blocks out of the pending set.
+    /// As soon as the freeing transaction is durable. An allocation takes its blocks out of the pending set.
+    #[default]
     AfterCommit,
     /// Once their TRIM has been issued (Linux up to 5.14 with `discard`, lazy TRIM as published).
     AfterIssue,

@@ -35,13 +35,13 @@ use super::{Governor, PolicyId, PolicySpec};
 pub struct Policy {
     id: PolicyId,
     make: Arc<dyn Fn() -> Box<dyn Governor> + Send + Sync>,
-    /// What a target below the file system follows.
+    /// The policy of a target below the file system.
     target: Option<PolicySpec>,
 }
 
 impl Policy {
-    /// Names a policy; `make` returns a governor in its initial state. The name may be that of a built-in policy: the two
-    /// are told apart.
+    /// Names a policy. `make` returns a governor in its initial state. The name may be that of a built-in policy: the
+    /// two are told apart.
     pub fn new(name: &str, make: impl Fn() -> Box<dyn Governor> + Send + Sync + 'static) -> Self {
         Self::of(PolicyId::Named(name.into()), make)
     }
@@ -50,22 +50,20 @@ impl Policy {
         Self { id, make: Arc::new(make), target: None }
     }
 
-    /// A policy of the file system, and one of a target below it.
+    /// Combines a policy of the file system with one of a target below it.
     pub(super) fn below(id: PolicyId, of_fs: PolicySpec, target: PolicySpec) -> Self {
         Self { target: Some(target), ..Self::of(id, move || of_fs.governor()) }
     }
 
-    /// Returns which policy it is.
     pub fn id(&self) -> &PolicyId {
         &self.id
     }
 
-    /// A governor in its initial state: the file system's.
+    /// Returns a governor in its initial state, for the file system.
     pub fn governor(&self) -> Box<dyn Governor> {
         (self.make)()
     }
 
-    /// A governor in its initial state for the target below the file system, if there is one.
     pub fn target(&self) -> Option<Box<dyn Governor>> {
         self.target.map(PolicySpec::governor)
     }

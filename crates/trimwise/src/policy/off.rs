@@ -9,7 +9,6 @@ pub(super) const TERM: Term = Term {
     ..Term::plain("off", "never", &["off"], |_| Box::new(Off))
 };
 
-/// Drops whatever a commit freed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Off;
 

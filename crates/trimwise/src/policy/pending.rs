@@ -1,11 +1,12 @@
-//! What may be trimmed.
+//! The set of extents that may be trimmed.
 //!
-//! TRIM destroys data when it is wrong, so there is one gate: an extent enters the set only when the
-//! transaction that freed it is durable, an allocation takes its blocks out before it uses them, and the
-//! only thing that can be issued is a [`TrimToken`], which is taken out of the set and cannot be copied.
-//! Blocks, not commands, are what the ledger counts: extents split and merge.
+//! A wrong TRIM destroys data, so there is one gate: an extent enters the set only when the transaction that freed it
+//! is durable, an allocation takes its blocks out before it uses them, and the only thing that can be issued is a
+//! [`TrimToken`], which is taken out of the set and cannot be copied. The ledger counts blocks, not commands: extents
+//! split and merge.
 //!
-//! What a policy chose not to trim stays known as *untrimmed* until it is allocated, so that a policy may catch up.
+//! Extents that a policy chose not to trim stay known as *untrimmed* until they are allocated, so that a policy may
+//! catch up.
 
 use super::aged::Aged;
 use super::extents::Extents;
@@ -19,13 +20,11 @@ pub struct TrimToken {
 }
 
 impl TrimToken {
-    /// The extent that may be trimmed.
     pub fn range(&self) -> UnitRange {
         self.range
     }
 }
 
-/// Where freed blocks went, in units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Ledger {
     /// Freed by a durable transaction, or found free and taken on.
@@ -37,10 +36,9 @@ pub struct Ledger {
     /// Taken by an allocation before they were issued.
     #[serde(rename = "reused_units")]
     pub reused: u64,
-    /// Not trimmed, and not caught up on either.
+    /// Not trimmed, and not caught up on later.
     #[serde(rename = "dropped_units")]
     pub dropped: u64,
-    /// In the set now.
     #[serde(rename = "pending_units")]
     pub pending: u64,
     /// In tokens: being issued now.
@@ -53,7 +51,7 @@ impl Ledger {
         self.freed == self.issued + self.reused + self.dropped + self.pending + self.in_tokens
     }
 
-    /// The account of both where what is issued goes on to another set.
+    /// Joins this ledger with that of the set below, to which issued units go on.
     pub(crate) fn handed_on(&self, below: &Self) -> Self {
         Self {
             freed: self.freed - self.issued + below.freed,
@@ -65,13 +63,13 @@ impl Ledger {
         }
     }
 
-    /// The flows since `before`; pending and in-flight units are the current ones.
+    /// Returns the flows since `before`. Pending and in-flight units are the current ones.
     pub fn since(&self, before: &Self) -> Self {
         Self {
             freed: self.freed - before.freed,
             issued: self.issued - before.issued,
             reused: self.reused - before.reused,
-            // Catching up takes units out again that were dropped earlier.
+            // Catching up takes out units that were dropped earlier.
             dropped: self.dropped.saturating_sub(before.dropped),
             ..*self
         }
@@ -96,7 +94,7 @@ impl Ledger {
 pub struct PendingSet {
     extents: Extents,
     untrimmed: Extents,
-    /// Whether new extents merge with their neighbours in the set.
+    /// New extents merge with their neighbours in the set.
     merging: bool,
     /// The same extents by age, if the oldest are taken first.
     aged: Option<Aged>,
@@ -104,12 +102,11 @@ pub struct PendingSet {
 }
 
 impl PendingSet {
-    /// An empty set; with `merging`, extents that touch become one.
     pub fn new(merging: bool) -> Self {
         Self { merging, ..Self::default() }
     }
 
-    /// An empty set whose extents merge, and of which the oldest is taken first.
+    /// Creates an empty set whose extents merge, and which gives the oldest first.
     pub(super) fn oldest_first() -> Self {
         Self { merging: true, aged: Some(Aged::default()), ..Self::default() }
     }
@@ -133,7 +130,7 @@ impl PendingSet {
         self.ledger.pending += range.units;
     }
 
-    /// Removes the parts of `range` that are in the set; returns their units.
+    /// Removes the parts of `range` that are in the set. Returns their units.
     fn remove(&mut self, range: UnitRange, part: impl FnMut(UnitRange)) -> u64 {
         let units = self.extents.remove(range, part);
         if let Some(aged) = &mut self.aged {
@@ -143,13 +140,13 @@ impl PendingSet {
         units
     }
 
-    /// The extent of which a part has waited longest, and since when; `None` also in a set that keeps no ages.
+    /// Returns the extent of which a part has waited longest, and since when; `None` also in a set that keeps no ages.
     pub(super) fn oldest(&self) -> Option<(UnitRange, SimTime)> {
         self.aged.as_ref()?.oldest()
     }
 
     /// Removes the parts of `range` that are in the set, because they are being allocated, and returns their units.
-    /// Also forgets what is untrimmed there.
+    /// Also forgets untrimmed parts.
     pub fn withdraw(&mut self, range: UnitRange) -> u64 {
         self.untrimmed.remove(range, |_| ());
         let units = self.remove(range, |_| ());
@@ -165,7 +162,7 @@ impl PendingSet {
         self.ledger.issued += units + caught_up;
     }
 
-    /// Finds `want` units in one extent of the set, at `goal` or behind it; `None` if none of the next extents is long
+    /// Finds `want` units in one extent of the set, at `goal` or after it; `None` if none of the next extents is long
     /// enough.
     pub fn fit(&self, goal: Lpn, want: u64) -> Option<UnitRange> {
         self.extents.fit(goal.0, want)
@@ -175,13 +172,12 @@ impl PendingSet {
         self.extents.find(from.0, units_min)
     }
 
-    /// Every extent in the set, in order.
     pub fn iter(&self) -> impl Iterator<Item = UnitRange> + '_ {
         self.extents.iter()
     }
 
-    /// Takes out the next extent from `from` on with at least `units_min` units, as a token, cut at `units_max`. Of a set
-    /// whose oldest is taken first, that is the one, wherever it lies and however short it is.
+    /// Takes out the next extent from `from` on with at least `units_min` units, as a token, cut at `units_max`. A set
+    /// that gives the oldest first takes the oldest, wherever it lies and however short it is.
     pub fn take(&mut self, from: Lpn, units_min: u64, units_max: u64) -> Option<TrimToken> {
         let next = match &self.aged {
             Some(aged) => aged.oldest()?.0,
@@ -193,7 +189,6 @@ impl PendingSet {
         Some(TrimToken { range })
     }
 
-    /// Notes that a token was issued.
     pub fn settle(&mut self, token: TrimToken) {
         self.ledger.in_tokens -= token.range.units;
         self.ledger.issued += token.range.units;
@@ -221,8 +216,8 @@ impl PendingSet {
         untrimmed.iter().inspect(|&range| self.add(range, now)).collect()
     }
 
-    /// Returns the parts of `range` that are not in the set, and forgets what is untrimmed there: for a range of which
-    /// parts may have been freed before without having been used since.
+    /// Returns the parts of `range` that are not in the set, and forgets untrimmed parts. For a range of which parts
+    /// may have been freed before without having been used since.
     pub(super) fn missing(&mut self, range: UnitRange) -> Vec<UnitRange> {
         let untrimmed = self.untrimmed.remove(range, |_| ());
         self.ledger.dropped -= untrimmed;
@@ -230,8 +225,8 @@ impl PendingSet {
         gaps(range, &[&self.extents])
     }
 
-    /// Adds an extent that was free before accounting began, as untrimmed, since what the device holds there is
-    /// unknown. Parts already known stay as they are.
+    /// Adds an extent that was free before accounting began. It counts as untrimmed, since what the device holds there
+    /// is unknown. Parts already known stay as they are.
     pub(crate) fn suspect(&mut self, range: UnitRange) {
         for gap in gaps(range, &[&self.extents, &self.untrimmed]) {
             self.untrimmed.insert(gap, true);
@@ -240,23 +235,21 @@ impl PendingSet {
         }
     }
 
-    /// Enters an extent that was freed and issued without waiting in the set.
+    /// Records an extent that was freed and issued without waiting in the set.
     pub(crate) fn passed_on(&mut self, range: UnitRange) {
         self.ledger.freed += range.units;
         self.ledger.issued += range.units;
     }
 
-    /// Every extent that was dropped and not allocated since, in order.
+    /// Iterates over the extents that were dropped and not allocated since, in order.
     pub(crate) fn untrimmed(&self) -> impl Iterator<Item = UnitRange> + '_ {
         self.untrimmed.iter()
     }
 
-    /// Units in the set.
     pub fn units(&self) -> u64 {
         self.ledger.pending
     }
 
-    /// Extents in the set.
     pub fn extents(&self) -> u64 {
         self.extents.len() as u64
     }
@@ -265,13 +258,13 @@ impl PendingSet {
         self.untrimmed.units()
     }
 
-    /// Where all freed blocks went so far.
+    /// Accounts for all blocks freed so far.
     pub fn ledger(&self) -> Ledger {
         self.ledger
     }
 }
 
-/// The parts of `range` that are in none of the sets.
+/// Returns the parts of `range` that are in none of the sets.
 fn gaps(range: UnitRange, sets: &[&Extents]) -> Vec<UnitRange> {
     let mut gaps = Vec::new();
     let (mut at, end) = (range.start.0, range.end().0);

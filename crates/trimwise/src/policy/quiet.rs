@@ -11,8 +11,7 @@
 //! The constants are those of `dm-trim.c`, and there is a line here for each of its rules. Time is counted in ticks
 //! there. Its other policy, `policy=eager`, is `lazy:1:1+reuse` below a file system.
 
-use super::spec::Duration;
-use super::spec::grammar::{Part, Wrong, wrong};
+use super::spec::grammar::{Duration, Part, Wrong, wrong};
 use super::spec::term::{Arguments, Term};
 use super::{
     Acknowledged, Availability, Decision, DiscardGeneration, Explanation, Governor, PolicyEvent, Shape, View,
@@ -23,15 +22,15 @@ use crate::units::{SimDuration, SimTime};
 const REQUESTS: u64 = 1000;
 /// Rest after a command among other requests, in multiples of what commands take (`TRIM_REST`).
 const REST: u64 = 20;
-/// Where so few requests come that their number means nothing (`TRIM_REST_MAX`).
+/// Longest rest, where so few requests come that their number means nothing (`TRIM_REST_MAX`).
 const REST_MAX: SimDuration = SimDuration::from_secs(5);
 /// The shortest wait before it looks again whether enough requests have completed: a jiffy, at 1,000 a second.
 const TICK: SimDuration = SimDuration::from_millis(1);
-/// Largest multiple of the quiet time that is asked for (`TRIM_BACKOFF_MAX`).
+/// Largest multiple of the quiet time asked for (`TRIM_BACKOFF_MAX`).
 const BACK_OFF_MAX: u64 = 32;
-/// Commands in a row that met no request, after which half as much quiet will do (`TRIM_CLEAN`).
+/// After this many commands in a row that met no request, half as much quiet will do (`TRIM_CLEAN`).
 const CLEAN: u32 = 64;
-/// Extents that fit into the target's memory by default: 16 MiB, of 64 bytes each (`limit=`).
+/// Extents that fit in the target's memory by default: 16 MiB, of 64 bytes each (`limit=`).
 pub(crate) const EXTENTS_MAX: u64 = 16_384 * 1024 / 64;
 
 /// Defaults in nanoseconds: quiet for 100 ms, held for 60 s (`quiet_ms=`, `hold_s=`).
@@ -75,22 +74,19 @@ fn parse(_: Part<'_>, arguments: &[Part<'_>]) -> Result<Arguments, Wrong> {
     }
 }
 
-/// Issues while the device is quiet.
 #[derive(Clone, Copy, Debug)]
 struct Quiet {
     quiet_min: SimDuration,
     hold: SimDuration,
-    /// The quiet time that is asked for now.
+    /// The quiet time asked for at present.
     quiet: SimDuration,
     /// Commands in a row that met no request.
     clean: u32,
-    /// Requests that had begun when the last command was issued, if that was because the device was quiet.
+    /// Requests that had begun when the last command was issued, if it was issued because the device was quiet.
     watched_begun: Option<u64>,
     /// Requests that had completed when the last command among them was issued.
     rested_done: u64,
-    /// End of the last command.
     rested_since: SimTime,
-    /// What commands take: a moving average.
     took: Option<SimDuration>,
     /// When it looks again, if it will.
     looks_at: Option<SimTime>,
@@ -116,7 +112,7 @@ impl Quiet {
         }
     }
 
-    /// Learns from the last command that was issued because it was quiet.
+    /// Learns from the last command that was issued because the device was quiet.
     fn learn(&mut self, view: &View) {
         let Some(watched) = self.watched_begun.take_if(|_| view.in_flight == 0) else { return };
         if begun(view) != watched {
@@ -135,12 +131,12 @@ impl Quiet {
         view.requests == 0 && view.quiet >= self.quiet
     }
 
-    /// Whether so much is pending that all of it is due.
+    /// Returns true if so much is pending that all of it is due.
     fn is_high(view: &View) -> bool {
         view.pending_extents > EXTENTS_MAX / 4 * 3
     }
 
-    /// Time until the oldest that is pending is due.
+    /// Time until the oldest pending extent is due.
     fn due_in(&self, view: &View) -> SimDuration {
         match view.oldest {
             _ if Self::is_high(view) => SimDuration::ZERO,
@@ -149,7 +145,7 @@ impl Quiet {
         }
     }
 
-    /// Time until it may be that the foreground has been left alone for long enough.
+    /// Time until the foreground may have been left alone for long enough.
     fn rest(&self, view: &View) -> SimDuration {
         let since = view.now.since(self.rested_since);
         let rest = self.took.unwrap_or(SimDuration::ZERO) * REST;

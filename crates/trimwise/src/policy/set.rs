@@ -28,7 +28,7 @@ use crate::units::{SimDuration, SimTime};
 
 /// Samples kept per window; more would not change the result.
 const SAMPLES_PER_WINDOW: u64 = 16;
-/// The least change of utilization that is a direction: 1 MiB, more than the metadata that a commit allocates.
+/// Minimum change of utilization that counts as a direction: 1 MiB, more than the metadata that a commit allocates.
 const NET_UNITS_MIN: u64 = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,14 +37,13 @@ pub(crate) struct SetConfig {
     pub low_percent: u64,
     /// Above this utilization TRIM is on, in percent.
     pub high_percent: u64,
-    /// Allocations and frees are compared over this long.
+    /// Length of time over which allocations and frees are compared.
     pub window: SimDuration,
-    /// Whether dropped extents are trimmed when the gate opens.
+    /// Dropped extents are trimmed when the gate opens.
     pub catch_up: bool,
 }
 
 impl SetConfig {
-    /// The given watermarks, with defaults for the rest.
     pub fn new(low_percent: u64, high_percent: u64) -> Self {
         Self { low_percent, high_percent, window: Trend::WINDOW, catch_up: false }
     }
@@ -70,20 +69,19 @@ struct Moment {
 #[derive(Clone, Debug)]
 pub(crate) struct Trend {
     window: SimDuration,
-    /// The first is at least a window old, or the oldest available.
+    /// The first moment is at least a window old, or the oldest available.
     moments: VecDeque<Moment>,
     direction: Direction,
 }
 
 impl Trend {
-    /// Two commit intervals.
     pub const WINDOW: SimDuration = SimDuration::from_secs(10);
 
     pub fn new(window: SimDuration) -> Self {
         Self { window, moments: VecDeque::new(), direction: Direction::Steady }
     }
 
-    /// Takes over the units in use now, and those freed so far.
+    /// Notes the units in use now, and those freed so far.
     pub fn observe(&mut self, at: SimTime, used: u64, freed: u64) -> Direction {
         while self.moments.get(1).is_some_and(|second| at.since(second.at) >= self.window) {
             self.moments.pop_front();

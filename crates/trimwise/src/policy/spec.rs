@@ -17,6 +17,7 @@ use term::{Issuer, Term};
 
 pub(crate) use term::LiveUse;
 
+use grammar::Duration;
 pub use grammar::PolicyError;
 
 /// The policies. A new one is its file and its line here.
@@ -37,19 +38,19 @@ const TERMS: &[&Term] = &[
     &ideal::TERM,
 ];
 
-/// A parsed policy; builds a fresh governor for each run.
+/// A parsed policy. It builds a fresh governor for each run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PolicySpec {
     gate: Option<SetConfig>,
     issuer: Issuer,
 }
 
-/// All terms with their arguments and meaning, for help texts.
+/// Returns all terms with their arguments and meaning, for help texts.
 pub fn terms() -> Vec<(&'static str, &'static str)> {
     terms_of(|_| true)
 }
 
-/// As [`terms`], with the policies that `is_accepted`, and what goes with any.
+/// Returns the terms of policies that `is_accepted`, and those that go with any policy.
 fn terms_of(is_accepted: impl Fn(&Term) -> bool) -> Vec<(&'static str, &'static str)> {
     let of_policy =
         |term: &&Term| [(term.form, term.meaning)].into_iter().chain(term.options.iter().copied());
@@ -64,42 +65,38 @@ fn terms_of(is_accepted: impl Fn(&Term) -> bool) -> Vec<(&'static str, &'static 
 }
 
 impl PolicySpec {
-    /// Never TRIM.
     pub const OFF: Self = Self::plain(&off::TERM);
     /// TRIM at every commit, as Linux's `discard` option does.
     pub const COMMIT: Self = Self::plain(&commit::COMMIT);
-    /// The daemon's default.
     pub const JUDICIOUS: Self = Self::plain(&judicious::TERM);
-    /// What the device-mapper target `kernel/dm-trim` does by default.
+    /// The default policy of the device-mapper target `kernel/dm-trim`.
     pub const QUIET: Self = Self { gate: None, issuer: Issuer::new(&quiet::TERM, quiet::DEFAULTS) };
     /// The device learns of freed space at once, at no cost.
     pub const IDEAL: Self = Self::plain(&ideal::TERM);
 
-    /// The bounds of lazy TRIM's workers where the policy does not give them.
     pub const LAZY_WORKERS: [u64; 2] = lazy::WORKERS;
 
     const fn plain(term: &'static Term) -> Self {
         Self { gate: None, issuer: Issuer::new(term, [0; 2]) }
     }
 
-    /// One policy of every kind, for tests that must hold under all of them.
+    /// Returns one policy of every kind, for tests that must hold under all of them.
     pub fn examples() -> Vec<Self> {
         let gated = ["set:40:90", "set:40:90+catchup", "set:40:90+lazy+reuse"];
         let texts = TERMS.iter().flat_map(|term| term.examples).chain(&gated);
         texts.filter_map(|text| text.parse().ok()).collect()
     }
 
-    /// Whether a real host could use it; `ideal` is only a bound and never recommended.
+    /// Returns true if a real host could follow the policy. `ideal` is only a bound, and never recommended.
     pub fn is_usable(self) -> bool {
         !self.governor().needs().oracle
     }
 
-    /// Whether it benefits from commands of several ranges, which stock Linux sends only on NVMe.
+    /// Returns true if the policy benefits from commands of several ranges, which stock Linux sends only on NVMe.
     pub fn fills_commands(self) -> bool {
         self.governor().needs().fills_commands
     }
 
-    /// Whether the device must take TRIM commands.
     pub fn needs_trim(self) -> bool {
         self.governor().needs().trim
     }
@@ -108,34 +105,33 @@ impl PolicySpec {
         self.issuer.term.live
     }
 
-    /// Whether a stock host can follow it.
+    /// Returns true if a stock host can follow the policy.
     pub fn suits_live_host(self) -> bool {
         self.live() != LiveUse::Unsuited
     }
 
-    /// Whether a live host follows it by turning the kernel's own `discard` on and off.
+    /// Returns true if a live host follows the policy by turning the kernel's own `discard` on and off.
     pub fn toggles_discard(self) -> bool {
         self.live() == LiveUse::Kernel
     }
 
-    /// The settings of its sweeps, if it does nothing but sweep all free space at intervals.
+    /// Returns the settings of its sweeps, if the policy does nothing but sweep all free space at intervals.
     pub fn batch(self) -> Option<BatchConfig> {
         let is_batch = self.gate.is_none() && self.issuer.term.form == batch::TERM.form;
         is_batch.then(|| BatchConfig::of(self.issuer.arguments))
     }
 
-    /// How long it waits for quiet, and how long at most for anything, if it is `quiet`.
+    /// Returns how long `quiet` waits for quiet, and how long at most for anything; `None` for another policy.
     pub fn quiet_and_hold(self) -> Option<[SimDuration; 2]> {
         let is_quiet = self.gate.is_none() && self.issuer.term.form == quiet::TERM.form;
         is_quiet.then(|| self.issuer.arguments.map(SimDuration::from_nanos))
     }
 
-    /// The most TRIM commands that it has on their way at a time, if it has workers for them.
+    /// Returns the maximum number of TRIM commands in flight, if the policy has workers for them.
     pub(crate) fn workers_max(self) -> Option<u64> {
         (self.issuer.term.form == lazy::TERM.form).then(|| self.issuer.arguments[1])
     }
 
-    /// A governor in its initial state.
     pub fn governor(self) -> Box<dyn Governor> {
         let issuer = (self.issuer.term.make)(self.issuer);
         match self.gate {
@@ -169,27 +165,6 @@ impl fmt::Display for PolicySpec {
             terms.push(self.issuer.to_string());
         }
         f.pad(&terms.join("+"))
-    }
-}
-
-/// A length of time in the notation of policies.
-pub(super) struct Duration(pub SimDuration);
-
-const TIME_UNITS: [(&str, u64); 6] = [
-    ("w", 7 * 86_400_000_000_000),
-    ("d", 86_400_000_000_000),
-    ("h", 3_600_000_000_000),
-    ("m", 60_000_000_000),
-    ("s", 1_000_000_000),
-    ("ms", 1_000_000),
-];
-
-impl fmt::Display for Duration {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ns = self.0.as_nanos();
-        let (name, unit) =
-            TIME_UNITS.into_iter().find(|(_, unit)| ns.is_multiple_of(*unit)).unwrap_or(("ms", 1_000_000));
-        write!(f, "{}{name}", ns / unit)
     }
 }
 

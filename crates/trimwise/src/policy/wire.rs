@@ -8,21 +8,16 @@ use std::io::{self, BufRead, Write};
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    Acknowledged, Availability, Decision, DiscardGeneration, Governor, HostTraits, LinuxVersion, PolicyEvent,
-    Served, Shape, View,
-};
-use crate::units::{Bytes, Lpn, SimDuration, SimTime, UnitRange};
+use super::{Availability, Decision, DiscardGeneration, Governor, LinuxVersion, PolicyEvent, Shape, View};
+use crate::units::{Lpn, SimTime, UnitRange};
 
 /// The number of this protocol: it changes when a policy that knew it would no longer understand a line.
 pub const PROTOCOL: u32 = 1;
 
-/// The host's first line.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Hello {
     /// [`PROTOCOL`].
     pub protocol: u32,
-    /// The host's version.
     pub trimwise: String,
     /// The first Linux that carries out `discard` as the host does.
     pub linux: String,
@@ -43,7 +38,7 @@ pub struct Traits {
     pub protocol: u32,
     /// [`Governor::availability`].
     #[serde(default)]
-    pub availability: Rule,
+    pub availability: Availability,
     /// [`Governor::merges`].
     #[serde(default = "yes")]
     pub merges: bool,
@@ -56,189 +51,21 @@ fn yes() -> bool {
     true
 }
 
-/// An [`Availability`] as it is written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[allow(missing_docs, reason = "they are those of Availability")]
-pub enum Rule {
-    #[default]
-    AfterCommit,
-    AfterIssue,
-    Reuse,
-}
-
-impl From<Availability> for Rule {
-    fn from(availability: Availability) -> Self {
-        match availability {
-            Availability::AfterCommit => Self::AfterCommit,
-            Availability::AfterIssue => Self::AfterIssue,
-            Availability::Reuse => Self::Reuse,
-        }
-    }
-}
-
-impl From<Rule> for Availability {
-    fn from(rule: Rule) -> Self {
-        match rule {
-            Rule::AfterCommit => Self::AfterCommit,
-            Rule::AfterIssue => Self::AfterIssue,
-            Rule::Reuse => Self::Reuse,
-        }
-    }
-}
-
-/// A line of the host: an event, and the host at that moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asked {
-    /// What happened.
-    pub event: Happened,
-    /// The host.
-    pub view: Seen,
+    pub event: PolicyEvent,
+    pub view: View,
 }
 
 impl Asked {
-    /// Puts an event into the form of a line.
     pub fn of(event: &PolicyEvent, view: &View) -> Self {
-        Self { event: event.into(), view: view.into() }
-    }
-}
-
-/// A [`PolicyEvent`] as it is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-#[allow(missing_docs, reason = "they are those of PolicyEvent")]
-pub enum Happened {
-    Hosted { trim_depth: u32, ranges_max: u32, range_units_max: u64, total_units: u64, group_units: u64 },
-    Committed { freed_units: u64 },
-    Issued { ranges: u32, units: u64, took_ns: u64 },
-    PassOver {},
-    Trimmed { units: u64 },
-    Woken {},
-}
-
-impl From<&PolicyEvent> for Happened {
-    fn from(event: &PolicyEvent) -> Self {
-        match *event {
-            PolicyEvent::Hosted(host) => Self::Hosted {
-                trim_depth: host.trim_depth,
-                ranges_max: host.ranges_max,
-                range_units_max: host.range_units_max,
-                total_units: host.total_units,
-                group_units: host.group_units,
-            },
-            PolicyEvent::Committed { freed_units } => Self::Committed { freed_units },
-            PolicyEvent::Issued(done) => {
-                Self::Issued { ranges: done.ranges, units: done.units, took_ns: done.took.as_nanos() }
-            }
-            PolicyEvent::PassOver => Self::PassOver {},
-            PolicyEvent::Trimmed { units } => Self::Trimmed { units },
-            PolicyEvent::Woken => Self::Woken {},
-        }
-    }
-}
-
-impl Happened {
-    /// The event, on a host with this kernel.
-    fn on(self, kernel: DiscardGeneration) -> PolicyEvent {
-        match self {
-            Self::Hosted { trim_depth, ranges_max, range_units_max, total_units, group_units } => {
-                PolicyEvent::Hosted(HostTraits {
-                    kernel,
-                    trim_depth,
-                    ranges_max,
-                    range_units_max,
-                    total_units,
-                    group_units,
-                })
-            }
-            Self::Committed { freed_units } => PolicyEvent::Committed { freed_units },
-            Self::Issued { ranges, units, took_ns } => {
-                let took = SimDuration::from_nanos(took_ns);
-                PolicyEvent::Issued(Acknowledged { ranges, units, took })
-            }
-            Self::PassOver {} => PolicyEvent::PassOver,
-            Self::Trimmed { units } => PolicyEvent::Trimmed { units },
-            Self::Woken {} => PolicyEvent::Woken,
-        }
-    }
-}
-
-/// A [`View`] as it is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "they are those of View")]
-pub struct Seen {
-    pub now_ns: u64,
-    pub used_units: u64,
-    pub total_units: u64,
-    pub freed_units: u64,
-    pub pending_units: u64,
-    pub pending_extents: u64,
-    pub untrimmed_units: u64,
-    pub in_flight: u32,
-    pub requests: u32,
-    pub quiet_ns: u64,
-    pub requests_done: u64,
-    /// `None`: nothing is pending, or the policy does not take the oldest first.
-    #[serde(default)]
-    pub oldest_ns: Option<u64>,
-    pub served_requests: u64,
-    pub served_bytes: u64,
-    pub served_time_ns: u64,
-    pub served_busy_ns: u64,
-}
-
-impl From<&View> for Seen {
-    fn from(view: &View) -> Self {
-        Self {
-            now_ns: view.now.0,
-            used_units: view.used_units,
-            total_units: view.total_units,
-            freed_units: view.freed_units,
-            pending_units: view.pending_units,
-            pending_extents: view.pending_extents,
-            untrimmed_units: view.untrimmed_units,
-            in_flight: view.in_flight,
-            requests: view.requests,
-            quiet_ns: view.quiet.as_nanos(),
-            requests_done: view.requests_done,
-            oldest_ns: view.oldest.map(|since| since.0),
-            served_requests: view.served.requests,
-            served_bytes: view.served.bytes.0,
-            served_time_ns: view.served.time.as_nanos(),
-            served_busy_ns: view.served.busy.as_nanos(),
-        }
-    }
-}
-
-impl From<Seen> for View {
-    fn from(seen: Seen) -> Self {
-        Self {
-            now: SimTime(seen.now_ns),
-            used_units: seen.used_units,
-            total_units: seen.total_units,
-            freed_units: seen.freed_units,
-            pending_units: seen.pending_units,
-            pending_extents: seen.pending_extents,
-            untrimmed_units: seen.untrimmed_units,
-            in_flight: seen.in_flight,
-            requests: seen.requests,
-            quiet: SimDuration::from_nanos(seen.quiet_ns),
-            requests_done: seen.requests_done,
-            oldest: seen.oldest_ns.map(SimTime),
-            served: Served {
-                requests: seen.served_requests,
-                bytes: Bytes(seen.served_bytes),
-                time: SimDuration::from_nanos(seen.served_time_ns),
-                busy: SimDuration::from_nanos(seen.served_busy_ns),
-            },
-        }
+        Self { event: *event, view: *view }
     }
 }
 
 /// A [`Decision`] as it is written, which may make no sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
-#[allow(missing_docs, reason = "they are those of Decision")]
 pub enum Decided {
     DropFreed {},
     CatchUp {},
@@ -364,7 +191,7 @@ pub fn serve(governor: &mut dyn Governor, mut input: impl BufRead, mut output: i
     let kernel = linux.discard();
     let traits = Traits {
         protocol: PROTOCOL,
-        availability: governor.availability(kernel).into(),
+        availability: governor.availability(kernel),
         merges: governor.merges(),
         takes_oldest_first: governor.takes_oldest_first(),
     };
@@ -377,9 +204,12 @@ pub fn serve(governor: &mut dyn Governor, mut input: impl BufRead, mut output: i
         if !next(&mut line)? {
             return Ok(());
         }
-        let Asked { event, view } = serde_json::from_str(&line)?;
+        let Asked { mut event, view } = serde_json::from_str(&line)?;
+        if let PolicyEvent::Hosted(host) = &mut event {
+            host.kernel = kernel;
+        }
         decisions.clear();
-        governor.on_event(&event.on(kernel), &view.into(), &mut decisions);
+        governor.on_event(&event, &view, &mut decisions);
         answer.clear();
         let decided: Vec<Decided> = decisions.iter().map(|&decision| decision.into()).collect();
         serde_json::to_writer(&mut answer, &decided)?;
@@ -389,7 +219,8 @@ pub fn serve(governor: &mut dyn Governor, mut input: impl BufRead, mut output: i
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::PolicySpec;
+    use crate::policy::{Acknowledged, HostTraits, PolicySpec, Served};
+    use crate::units::{Bytes, SimDuration};
 
     fn line(value: &impl Serialize) -> String {
         serde_json::to_string(value).unwrap() + "\n"
@@ -428,7 +259,21 @@ mod tests {
                 busy: SimDuration::from_millis(60 * seconds),
             },
         };
-        assert_eq!(View::from(Seen::from(&view(7))), view(7), "the line has all of it");
+        assert_eq!(serde_json::from_str::<View>(&line(&view(7))).unwrap(), view(7), "the line has all of it");
+        assert_eq!(
+            line(&Asked::of(&PolicyEvent::Issued(issued), &view(7))).trim_end(),
+            r#"{"event":{"type":"issued","ranges":1,"units":3,"took_ns":300000},"view":{"now_ns":7000000000,"#
+                .to_owned()
+                + r#""used_units":900000,"total_units":1048576,"freed_units":12,"pending_units":9,"#
+                + r#""pending_extents":3,"untrimmed_units":4,"in_flight":0,"requests":0,"quiet_ns":7000000000,"#
+                + r#""requests_done":1007,"oldest_ns":5,"served_requests":7000,"served_bytes":29360128,"#
+                + r#""served_time_ns":490000000,"served_busy_ns":420000000}}"#
+        );
+        assert_eq!(
+            serde_json::to_string(&PolicyEvent::Hosted(host)).unwrap(),
+            r#"{"type":"hosted","trim_depth":1,"ranges_max":64,"range_units_max":8191,"total_units":1048576,"#
+                .to_owned() + r#""group_units":32768}"#
+        );
         let events = [
             PolicyEvent::Hosted(host),
             PolicyEvent::Committed { freed_units: 9 },
@@ -443,7 +288,7 @@ mod tests {
             let mut governor = spec.governor();
             let mut expected = vec![line(&Traits {
                 protocol: PROTOCOL,
-                availability: governor.availability(kernel).into(),
+                availability: governor.availability(kernel),
                 merges: governor.merges(),
                 takes_oldest_first: governor.takes_oldest_first(),
             })];

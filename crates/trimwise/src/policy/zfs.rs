@@ -19,7 +19,6 @@ const QUEUE_LIMIT: u32 = 10;
 const SHAPE: Shape = Shape { units_min: 8, units_max: 32_768, ..Shape::NEXT };
 pub(super) const TERM: Term = Term::plain("zfs", "as ZFS with autotrim", &["zfs"], |_| Box::<Zfs>::default());
 
-/// Gathers over transaction groups, then trims what is left.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Zfs {
     gathered: u32,

@@ -132,10 +132,10 @@ pub(crate) struct Reader<'t> {
     pub settings: Vec<String>,
     pub values: Vec<Setting>,
     pub out_of_range: Option<OutOfRange<'t>>,
-    /// Substitute for such a number, so that the device can reject it with the accepted values; cut to the width of its
-    /// type.
+    /// Substitute for a number that does not fit, cut to the width of its type. The device can then reject it with the
+    /// accepted values.
     substitute: u64,
-    /// A setting known to be missing; its type then describes the accepted values.
+    /// A setting known to be missing. Its type then describes the accepted values.
     missing: Option<String>,
 }
 
@@ -164,8 +164,8 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Returns the value that this pass is responsible for: a variant's value, if a variant is read, since the file was
-    /// checked without it.
+    /// Returns the value for which this pass is responsible: a variant's value, if a variant is read, since the file
+    /// was checked without it.
     fn own(&self, found: Found<'t>) -> Option<Value<'t>> {
         self.source.variant.map_or(found.file, |_| found.variant)
     }
@@ -237,7 +237,6 @@ impl<'t> Node<'_, 't> {
         self.reader.values.push(Setting { name, value, by_firmware });
     }
 
-    /// Reads a whole number of this width; a substitute if it does not fit.
     fn whole(&mut self, bits: u32) -> Result<u64, Stop> {
         let most = u64::MAX >> (64 - bits);
         let value = self.found.value().ok_or_else(|| self.stop("a whole number"))?;
@@ -254,8 +253,8 @@ impl<'t> Node<'_, 't> {
         Ok(self.reader.substitute & most)
     }
 
-    /// Visits these entries, and refuses others if they are the `only` ones. An unknown entry is reported before a
-    /// missing one: most often that is the same, misspelt.
+    /// Visits these entries. If `only` is given, others are rejected. An unknown entry is reported before a missing
+    /// one: most often it is the same one, misspelt.
     fn visit<V: Visitor<'t>>(
         mut self,
         names: Vec<&'t str>,
@@ -441,5 +440,28 @@ impl<'t> VariantAccess<'t> for Choice<'_, 't> {
         visitor: V,
     ) -> Result<V::Value, Stop> {
         self.node.deserialize_struct("", fields, visitor)
+    }
+}
+
+impl Contents {
+    /// Returns the first missing setting among those that only a device without TRIM may omit.
+    fn missing(&self, root: &Found) -> Option<String> {
+        const ALWAYS: usize = 1;
+        const SETTINGS: [&str; 10] = [
+            "kind",
+            "max_ranges",
+            "max_units_per_range",
+            "granularity_units",
+            "cost_per_command_ns",
+            "cost_per_range_ns",
+            "cost_per_unit_ns",
+            "place",
+            "slowdown_percent",
+            "read_after",
+        ];
+        let needed = if self.config.trim.is_supported() { SETTINGS.len() } else { ALWAYS };
+        let trim = root.get("trim");
+        let missing = SETTINGS[..needed].iter().find(|key| trim.get(key).value().is_none());
+        missing.map(|key| format!("trim.{key}"))
     }
 }

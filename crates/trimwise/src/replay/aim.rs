@@ -4,10 +4,8 @@ use super::{ReplayError, ReplayOptions, UNIT_SECTORS};
 use crate::trace::{Event, Header, Record, Source};
 use crate::units::{Bytes, Lba, SECTOR_BYTES, SectorRange, UNIT_BYTES};
 
-/// Treatment of addresses beyond the drive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Addresses {
-    /// The replay is refused.
     #[default]
     Refuse,
     /// Addresses beyond the end start again at 0.
@@ -16,15 +14,13 @@ pub enum Addresses {
     Scale,
 }
 
-/// Choice of the devices of a trace to replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeviceChoice {
-    /// The only one; if there are several, the replay is refused.
+    /// The trace has only one; otherwise the replay is refused.
     #[default]
     Only,
-    /// The device with this index.
     Number(u32),
-    /// All, on one drive.
+    /// All devices, on one drive.
     All,
 }
 
@@ -46,7 +42,7 @@ impl Aim {
     #[inline]
     pub fn is_chosen(&mut self, record: &Record, header: &Header) -> Result<bool, ReplayError> {
         match (self.devices, self.device) {
-            // They are of no single device.
+            // These events belong to no single device.
             _ if matches!(record.event, Event::Committed | Event::Lost(_) | Event::Begun) => Ok(true),
             (DeviceChoice::All, _) => Ok(true),
             (DeviceChoice::Number(number), _) => Ok(record.device == number),
@@ -93,7 +89,7 @@ impl Aim {
         Ok((SectorRange::new(Lba(first), count), count < sectors.sectors))
     }
 
-    /// Returns the size of the device that was recorded, if one was chosen and the trace says it.
+    /// Returns the recorded size of the chosen device; `None` if no device was chosen, or the trace does not say.
     pub fn recorded_bytes(&self, header: &Header) -> Option<u64> {
         let device = match self.devices {
             DeviceChoice::Only => self.device?,

@@ -1,7 +1,8 @@
-//! What a trace reads before it writes it: data that lay on the recording host's drive from the start.
+//! Data that a trace reads before writing them: they lay on the recording host's drive from the start.
 //!
 //! A drive answers a read of what was never written without touching its flash, and a file system one of an unwritten
-//! extent without touching the drive. So these units are written before a replay, or the result says that they were not.
+//! extent without touching the drive. So these units are written before a replay, or the result says that they were
+//! not.
 
 use super::aim::Aim;
 use super::{ReplayError, ReplayOptions};
@@ -10,12 +11,11 @@ use crate::units::{Bytes, Lpn, UnitRange};
 
 const RECORDS_PER_CALL: u64 = 65_536;
 
-/// One bit for each unit of a drive.
 #[derive(Debug)]
 pub(super) struct Bits(Vec<u64>);
 
 impl Bits {
-    /// No bit is set. The operating system provides the memory where the first is.
+    /// Creates bits of which none is set. The operating system provides memory where the first is set.
     pub fn new(size: Bytes) -> Self {
         Self(vec![0; size.units_ceil().div_ceil(64) as usize])
     }
@@ -62,11 +62,8 @@ impl Bits {
 }
 
 /// Returns the units of a drive of this size that a trace reads before it writes or discards them, in order. A trace
-/// with a prelude brings all that was on its drive, so there are none. A damaged trace counts up to there.
-/// `on_records` is called now and then with the number of records so far, and ends this by returning `false`.
-///
-/// # Errors
-/// Those that a replay of the trace on such a drive would have for the same reason: [`ReplayError`].
+/// with a prelude brings its drive's contents, so there are none. A damaged trace counts up to the damage. `on_records`
+/// is called now and then with the number of records so far, and ends this by returning `false`.
 pub fn read_before(
     source: &mut dyn Source,
     options: ReplayOptions,

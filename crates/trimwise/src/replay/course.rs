@@ -18,7 +18,7 @@ use crate::units::{Lpn, SimDuration, SimTime};
 
 /// Records that are read and announced at once.
 const AHEAD: usize = 64;
-/// Maximum number of requests that a closed replay remembers; beyond it, the first one is waited for.
+/// Maximum number of requests that a closed replay remembers. Beyond it, the first one is waited for.
 const REMEMBERED_MAX: usize = 65_536;
 
 pub(super) struct Replayed {
@@ -253,7 +253,7 @@ impl<'p> Replay<'p> {
                 self.hosted.committed(at);
             }
             if self.has_frees || is_queued {
-                // Nothing in the trace waits here for what the policy now does.
+                // Nothing in the trace waits here for the policy.
                 return Ok(());
             }
         }

@@ -1,11 +1,11 @@
-//! A policy on a trace: takes the place of a file system.
+//! A policy on a trace, which takes the place of a file system.
 //!
 //! A trace is a host with two limits. It fixes where files lie, so no policy can make the file system allocate other
 //! blocks: units that are allocated or written again are removed from those that wait for their TRIM, under every
 //! availability rule. And it knows only the free space that was freed during the recording: a batch TRIM covers that
-//! space, and a TRIM that runs on behind its extent ends with it.
+//! space, and a TRIM that runs on after its extent ends with it.
 //!
-//! A write behind a TRIM in flight needs no care: the drive takes commands in the order in which they are sent.
+//! A write after a TRIM in flight needs no care: the drive takes commands in the order in which they are sent.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BinaryHeap;
@@ -43,7 +43,6 @@ struct Host<'p> {
     busy_until: Cell<SimTime>,
     /// Time in which there were requests in the drive, once those so far have completed.
     busy: Cell<SimDuration>,
-    /// Requests of the trace so far.
     requests: Cell<u64>,
     in_flight: RefCell<BinaryHeap<Waiting<InFlight>>>,
     sent: Cell<u64>,
@@ -105,11 +104,10 @@ impl PolicyHost for Host<'_> {
     fn timer_changed(&self) {}
 }
 
-/// A policy at work on a trace, and the drive that it shares with the trace.
 pub(super) struct Hosted<'p> {
     policy: HostedPolicy,
     host: Host<'p>,
-    /// Units freed by the running transaction; extents that touch are one, as ext4 merges them.
+    /// Units freed by the running transaction. Extents that touch are one, as ext4 merges them.
     freed: PendingSet,
 }
 
@@ -177,7 +175,7 @@ impl<'p> Hosted<'p> {
     }
 
     pub fn free(&mut self, range: UnitRange) {
-        // What is freed twice is free once.
+        // Units freed twice are free once.
         self.used(range);
         self.freed.insert(range);
     }
@@ -264,7 +262,7 @@ impl<'p> Hosted<'p> {
 
     fn start_batches(&mut self) {
         while let Some(batch) = self.host.batches.get_mut().pop() {
-            // What was dropped is free too.
+            // Dropped units are free too.
             self.policy.catch_up(&self.host);
             self.continue_batch(batch);
         }

@@ -60,7 +60,6 @@ const UNIT_SECTORS: u64 = UNIT_BYTES / SECTOR_BYTES;
 /// Content of all writes; a trace does not have any.
 const CONTENT: Content = Content::new(ContentClass::Incompressible, 1);
 
-/// Rule for the time at which requests are issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
     /// At their recorded times, at this percentage of the recorded speed.
@@ -68,7 +67,7 @@ pub enum Pace {
         /// Speed in percent: 100 is as recorded, 200 in half the time.
         speed_percent: u32,
     },
-    /// Each request once those have completed that it waited for in the recording.
+    /// Each request once those have completed for which it waited in the recording.
     Closed,
 }
 
@@ -81,14 +80,10 @@ impl Pace {
     }
 }
 
-/// Options of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplayOptions {
-    /// Rule for the time at which requests are issued.
     pub pace: Pace,
-    /// Treatment of addresses beyond the drive.
     pub addresses: Addresses,
-    /// Choice of the devices to replay.
     pub devices: DeviceChoice,
     /// Number of requests in flight in a closed replay if completions were not recorded.
     pub queue_depth: u32,
@@ -105,12 +100,11 @@ impl Default for ReplayOptions {
     }
 }
 
-/// Reads a trace up to the beginning of its recording, or to its first record if it has no prelude, so that a trace of
-/// which nothing can be read is rejected before anything is replayed.
+/// Reads a trace up to the beginning of its recording, or to its first record if it has no prelude. So an unreadable
+/// trace is rejected before anything is replayed.
 ///
-/// # Errors
-/// [`ReplayError::OnlyPrelude`] if there is no recording, [`ReplayError::Nothing`] if there is no record, or the error
-/// of reading up to there.
+/// # Errors [`ReplayError::OnlyPrelude`] if there is no recording, [`ReplayError::Nothing`] if there is no record, or
+/// the error of reading up to there.
 pub fn expect_recording(source: &mut dyn Source) -> Result<(), ReplayError> {
     let has_prelude = source.header().has_prelude;
     loop {
@@ -129,33 +123,24 @@ pub fn expect_recording(source: &mut dyn Source) -> Result<(), ReplayError> {
 /// One run: a device, a policy, a repetition.
 #[derive(Clone, Debug)]
 pub struct ReplaySpec {
-    /// Name of the device, for the result.
     pub device: String,
-    /// Configuration of the device.
     pub ssd: SsdConfig,
-    /// Faults of the device's firmware.
     pub faults: Faults,
-    /// Policy of the run.
     pub policy: Policy,
     /// The host's Linux, which decides how the policy `commit` works.
     pub linux: LinuxVersion,
-    /// Share of the drive that holds valid data before, percent; without effect for a trace with a prelude.
+    /// Percentage of the drive that holds valid data before the replay. Without effect for a trace with a prelude.
     pub utilization_percent: u64,
-    /// Units that hold valid data besides, in order: those that the trace reads first ([`read_before`]).
+    /// Further units that hold valid data, in order: those that the trace reads first ([`read_before`]).
     pub before: Arc<[UnitRange]>,
-    /// Number of the repetition; with the seed it decides which units are overwritten before.
+    /// Number of the repetition. With the seed it decides which units are overwritten before the replay.
     pub rep: u32,
-    /// Seed of the whole comparison.
     pub seed: u64,
-    /// Options of the replay.
     pub options: ReplayOptions,
 }
 
 /// Runs one cell on a new drive: prepares it, replays the trace, audits. `on_records` is called now and then with the
-/// number of records so far, and ends the run by returning `false`.
-///
-/// # Errors
-/// [`ReplayError`]. A damaged trace is replayed up to there.
+/// number of records so far, and ends the run by returning `false`. A damaged trace is replayed up to the damage.
 pub fn run_cell(
     spec: &ReplaySpec,
     source: &mut dyn Source,
@@ -179,15 +164,12 @@ impl ReplaySpec {
 pub struct PreparedDrive {
     port: Port,
     now: SimTime,
-    /// What was written for the reads of the trace.
+    /// Bytes written for the reads of the trace.
     written_before: Bytes,
 }
 
 impl PreparedDrive {
-    /// Makes a new drive and fills it as the head of this module says.
-    ///
-    /// # Errors
-    /// If the device's numbers contradict each other.
+    /// Makes a new drive and fills it as described at the head of this module.
     pub fn new(spec: &ReplaySpec) -> Result<Self, ReplayError> {
         let mut port = Port::new(Drive::new(&spec.ssd, spec.faults, spec.seed)?);
         let seed = spec.seed ^ (u64::from(spec.rep) << 32);
@@ -196,9 +178,6 @@ impl PreparedDrive {
     }
 
     /// Replays a trace after a rest, without auditing the drive. Further calls continue with the drive as it then is.
-    ///
-    /// # Errors
-    /// The errors of [`run_cell`].
     pub fn replay(
         &mut self,
         spec: &ReplaySpec,
@@ -207,7 +186,7 @@ impl PreparedDrive {
     ) -> Result<Cell, ReplayError> {
         let begin = self.now + SETTLING;
         let port = &mut self.port;
-        // What the drive collects while it rests is not the trace's.
+        // Collection during the rest does not belong to the trace.
         port.catch_up(begin);
         let policy = spec.policy.id().clone();
         let hosted = Hosted::new(&spec.policy, spec.linux.discard(), port, begin);
@@ -241,8 +220,8 @@ impl PreparedDrive {
     }
 }
 
-/// Fills the first units of a new drive in order and those that a trace reads first, then overwrites as many at random as
-/// were filled. Returns the time at which that is done, and what was written for the trace.
+/// Fills the first units of a new drive in order, and those that a trace reads first. Then overwrites as many at random
+/// as were filled. Returns when that is done, and the bytes written for the trace.
 fn prepare(port: &mut Port, utilization_percent: u64, before: &[UnitRange], seed: u64) -> (SimTime, Bytes) {
     const FILL_UNITS: u64 = 256;
     const AT_ONCE: usize = 32;

@@ -18,35 +18,26 @@ use crate::trace::{Event, Knows, Record, ReplayFigures, Request, RequestKind, So
 use crate::units::{Bytes, SimDuration, SimTime, UnitRange};
 use crate::workload::latency::LatencySummary;
 
-/// Maximum number of operations in flight, whatever the trace says.
 const IN_FLIGHT_MAX: usize = 4096;
 
-/// The figures of a replay on a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DeviceReplay {
-    /// Time from the first request to the last completion.
     pub duration_ns: u64,
-    /// The figures of the trace.
     #[serde(flatten)]
     pub figures: ReplayFigures,
-    /// Discards that were sent: those with whole units, if discards are sent at all.
+    /// Number of discards that were sent. Discards without whole units are not.
     pub discards_sent: u64,
-    /// Bytes of reads that reached places which this replay had not written, if those were not written before.
+    /// Bytes read from places that this replay had not written, if the caller did not have them written before.
     pub unwritten_read_bytes: u64,
-    /// Counts of the records before the recording; the other figures leave them out.
+    /// Counts of the records before the recording. The other figures leave them out.
     pub prelude: Option<PreludeReplay>,
-    /// Latencies on the device by kind of request.
     pub latency: BTreeMap<String, LatencySummary>,
 }
 
-/// Counts of the prelude of a trace on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct PreludeReplay {
-    /// Number of requests, apart from discards.
     pub requests: u64,
-    /// Number of discards that were sent.
     pub discards_sent: u64,
-    /// Number of bytes written.
     pub written_bytes: u64,
 }
 
@@ -69,7 +60,6 @@ struct OnDevice<'d, D> {
 }
 
 impl<D: BlockDevice> OnDevice<'_, D> {
-    /// Writes these units, and has the device make them durable.
     async fn write_before(&mut self, before: &[UnitRange]) -> Result<(), BlockError> {
         const PIECE_UNITS: u64 = 256;
         const AT_ONCE: usize = 32;
@@ -163,20 +153,17 @@ fn operations(request: &Request, content: Content) -> Vec<Operation> {
     }
 }
 
-/// What is done on a device besides the requests.
+/// What to do on a device besides the requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OnDeviceOptions {
-    /// True to send the trace's discards, false to leave them out.
+    /// Send the trace's discards, rather than leave them out.
     pub discards: bool,
-    /// Units to write before, those that the trace reads first ([`read_before`](super::read_before)); `None` if that is
-    /// not known or not wanted.
+    /// Units to write before, because the trace reads them first ([`read_before`](super::read_before)); `None` if they
+    /// are not known or not wanted.
     pub before: Option<Vec<UnitRange>>,
 }
 
-/// Replays a trace on a device.
-///
-/// # Errors
-/// [`ReplayError`]; the records replayed before it have changed the device.
+/// Replays a trace on a device. After an error, the records replayed before it have changed the device.
 pub async fn replay_on<D: BlockDevice>(
     device: &D,
     source: &mut dyn Source,
@@ -200,7 +187,7 @@ pub async fn replay_on<D: BlockDevice>(
         latencies: Latencies::default(),
         done: begin,
     };
-    // Without what lay there before, reads of it are counted; a prelude has it all.
+    // Without the earlier contents, reads of them are counted. A prelude has all contents.
     let mut written = before.is_none().then(|| Bits::new(Bytes::from_units(device.size_units())));
     let (mut written_before, mut unwritten_read) = (Bytes(0), Bytes(0));
     if let Some(before) = before.as_ref().filter(|before| !before.is_empty()) {

@@ -8,7 +8,7 @@ use crate::units::{SimDuration, SimTime};
 
 const SAMPLES_MAX: usize = 200;
 
-/// Samples stale units and writes over the time of the replay: every second at first; whenever there are too many
+/// Samples stale units and writes over the time of the replay, every second at first. Whenever there are too many
 /// samples, every other one is dropped and the step doubles.
 pub(super) struct Sampler {
     samples: Vec<TimelineSample>,

@@ -8,7 +8,6 @@ use std::ops::{Deref, DerefMut, Index, IndexMut};
 
 use crate::units::Lpn;
 
-/// A number that a [`Table`] can be indexed by.
 pub(in crate::ssd) trait Number: Copy {
     const NONE: Self;
     fn index(self) -> usize;
@@ -62,14 +61,10 @@ pub(in crate::ssd) use number;
 number! {
     /// A slot by its number in the whole device.
     Ppn,
-    /// An [`Lpn`] as tables keep it.
     ShortLpn,
-    /// A superblock, numbered over the whole device.
     Superblock,
-    /// A die, numbered over the whole device.
     Die,
     Channel,
-    /// A stripe by its number in the whole device.
     StripeNumber,
 }
 
@@ -100,7 +95,6 @@ impl Slot {
         Self { superblock, offset }
     }
 
-    /// Returns the slot's number in the device; each superblock has `superblock_slots`.
     #[inline]
     pub fn ppn(self, superblock_slots: u32) -> Ppn {
         Ppn(self.superblock.0 * superblock_slots + self.offset)
@@ -108,7 +102,6 @@ impl Slot {
 }
 
 impl Ppn {
-    /// Returns the slot as superblock and offset; each superblock has `superblock_slots`.
     #[inline]
     pub fn slot(self, superblock_slots: u32) -> Slot {
         Slot::new(Superblock(self.0 / superblock_slots), self.0 % superblock_slots)
@@ -121,7 +114,7 @@ impl Ppn {
 }
 
 impl StripeNumber {
-    /// Returns the next stripe, or [`Number::NONE`] for itself.
+    /// Returns the next stripe; [`Number::NONE`] stays as it is.
     #[inline]
     pub fn next(self) -> Self {
         Self(self.0.saturating_add(1))
@@ -133,7 +126,6 @@ impl StripeNumber {
     }
 }
 
-/// A table with an entry for each number of a kind.
 #[derive(Clone, Debug)]
 pub(in crate::ssd) struct Table<K, T> {
     entries: Vec<T>,
@@ -153,7 +145,6 @@ impl<K: Number, T: Clone> Table<K, T> {
         (0..self.entries.len()).map(K::from_index)
     }
 
-    /// Returns the entry of a number; `None` if there is none, as for [`Number::NONE`].
     #[inline]
     pub fn at(&self, number: K) -> Option<&T> {
         self.entries.get(number.index())
@@ -196,7 +187,7 @@ impl<K: Number, T> IndexMut<K> for Table<K, T> {
     }
 }
 
-/// Tags of the contents of slots; without entries unless a test asks for them.
+/// Tags of the contents of slots. Empty unless a test asks for tags.
 #[derive(Clone, Debug)]
 pub(in crate::ssd) struct Tags(Table<Ppn, u32>);
 

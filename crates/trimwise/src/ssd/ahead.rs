@@ -12,11 +12,10 @@ use crate::units::{Lpn, SimTime, UnitRange};
 pub(super) struct ReadAhead {
     window_units: u64,
     next: Lpn,
-    /// Fetched pieces from `next` on: the end of each, and the time at which it is in memory.
+    /// Pieces fetched from `next` on: where each ends, and when it is in memory.
     fetched: VecDeque<(Lpn, SimTime)>,
 }
 
-/// The parts of a read that are in memory, and those to fetch.
 pub(super) struct Plan {
     pub missing_from: Lpn,
     pub ready: SimTime,
@@ -24,12 +23,10 @@ pub(super) struct Plan {
 }
 
 impl ReadAhead {
-    /// Returns `None` if the controller does not read ahead.
     pub fn new(window_units: u64) -> Option<Self> {
         (window_units > 0).then(|| Self { window_units, next: Lpn::NONE, fetched: VecDeque::new() })
     }
 
-    /// Follows the stream with a read of `units` on a device that ends at `capacity`.
     pub fn plan(&mut self, units: UnitRange, capacity: Lpn) -> Plan {
         let follows = units.start == self.next;
         if !follows {

@@ -1,6 +1,3 @@
-//! Shared parts of all mappings' audits.
-
-/// An inconsistency in a device's accounting.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("audit: {0}")]
 pub struct AuditError(String);

@@ -29,7 +29,6 @@ impl WriteCache {
         Self { capacity_units, used_units: 0, ring: VecDeque::new(), drained_at: SimTime::ZERO }
     }
 
-    /// Takes one unit that arrives at `now`. Returns the time at which there is room for it.
     #[inline]
     pub(crate) fn admit(&mut self, now: SimTime) -> SimTime {
         let mut at = now;
@@ -44,7 +43,7 @@ impl WriteCache {
     fn make_room(&mut self, now: SimTime) -> SimTime {
         let mut at = now;
         while let Some(&oldest) = self.ring.front() {
-            // Beyond what is needed, take out only what has left already.
+            // If there is room already, take out only what has left.
             if self.used_units <= self.capacity_units && oldest.done > at {
                 break;
             }
@@ -55,14 +54,13 @@ impl WriteCache {
         at
     }
 
-    /// Notes that a stripe with `units` host units will be programmed at `done`.
+    /// Notes that a stripe with `units` host units, beginning at `first`, will be programmed at `done`.
     #[inline]
     pub fn issued(&mut self, done: SimTime, first: Ppn, units: u32) {
         self.ring.push_back(Outstanding { done, first, units });
         self.drained_at = self.drained_at.max(done);
     }
 
-    /// Returns true if the stripe that begins at `first` is not yet programmed at `now`.
     pub fn holds(&self, first: Ppn, now: SimTime) -> bool {
         self.ring.iter().rev().any(|o| o.first == first && o.done > now)
     }

@@ -16,65 +16,50 @@ pub use slc::SlcConfig;
 
 use crate::units::{Bytes, UNIT_BYTES};
 
-/// A number (or a combination of numbers) that no device can have.
+/// A setting, or a combination of settings, that no device can have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {value} is not accepted; expected {expected}")]
 pub struct ConfigError {
     /// Dotted name of the setting, as in a profile: `nand.t_prog_ns`.
     pub field: &'static str,
-    /// The value that was refused.
     pub value: String,
-    /// Description of accepted values.
     pub expected: String,
 }
 
-/// Everything that describes one device.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct SsdConfig {
-    /// Bytes that the host sees; rounded down to whole units.
+    /// Capacity for the host; rounded down to whole units.
     pub capacity_bytes: u64,
-    /// Physical space beyond the logical, in percent of the logical. Either this or
-    /// `geometry.blocks_per_plane`; both only if they agree to the superblock.
+    /// Physical space beyond the logical, in percent of the logical. Set this or `geometry.blocks_per_plane`, or both
+    /// if they agree to the superblock.
     pub over_provisioning_percent: Option<u32>,
-    /// Layout of the flash.
     pub geometry: GeometryConfig,
-    /// Times of the flash chips.
     pub nand: NandConfig,
-    /// The mapping of logical units to the flash.
     #[serde(default)]
     pub mapping: MappingConfig,
-    /// A write buffer of flash in SLC mode.
     pub slc: Option<SlcConfig>,
-    /// Host interface of the drive.
     pub link: LinkConfig,
-    /// Costs that the controller adds to commands.
     pub controller: ControllerConfig,
-    /// Write cache of the drive.
     pub cache: CacheConfig,
-    /// Garbage collection of the drive.
     pub gc: GcConfig,
-    /// Static wear levelling of the drive.
     pub wear_levelling: WearLevellingConfig,
-    /// The shape and the cost of TRIM.
     pub trim: TrimConfig,
-    /// True to keep a tag for every unit, so that a test can check the results of reads. Costs 4 bytes a physical unit
-    /// and more a logical one; for tests.
+    /// Keep a tag for every unit, so that tests can check what a read returns. Costs 4 bytes for each physical unit,
+    /// and more for each logical one.
     #[serde(skip)]
     pub track_tags: bool,
 }
 
-/// Layout of the flash, and of superblocks, which are erased together.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct GeometryConfig {
-    /// Channels: buses that transfer at the same time.
+    /// Buses that transfer at the same time.
     pub channels: u32,
-    /// Dies on a channel: each reads, programs or erases independently.
+    /// Each die reads, programs or erases independently.
     pub dies_per_channel: u32,
-    /// Planes in a die: work on the same operation at the same time.
+    /// The planes of a die carry out the same operation together.
     pub planes_per_die: u32,
-    /// Erase blocks in a plane that the FTL may use. `None`: as many as the over-provisioning asks for.
+    /// Erase blocks in a plane that the FTL may use. `None`: as many as the over-provisioning needs.
     pub blocks_per_plane: Option<u32>,
-    /// Pages in an erase block.
     pub pages_per_block: u32,
     /// Size of a page in bytes, a multiple of 4 KiB.
     pub page_bytes: u32,
@@ -98,7 +83,6 @@ impl GeometryConfig {
     }
 }
 
-/// Times of the flash chips.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct NandConfig {
     /// Array to page register (tR), nanoseconds.
@@ -109,180 +93,150 @@ pub struct NandConfig {
     pub t_erase_ns: u64,
     /// Transfer rate of one channel, bytes a second.
     pub bus_bytes_per_s: u64,
-    /// Program/erase cycles that a block is rated for; used by reports on life time only.
+    /// Program/erase cycles that a block is rated for. Only reports on lifetime use it.
     pub endurance_cycles: u32,
-    /// True if the endurance is an assumption, as the profile's source of it says; for reports only.
+    /// The profile's source calls the endurance an assumption. Only reports use it.
     #[serde(skip)]
     pub endurance_is_assumed: bool,
 }
 
-/// Kind of a host interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LinkKind {
     /// Half duplex: data go one way at a time.
     Sata,
-    /// Full duplex, with NVMe commands.
     Nvme,
-    /// Full duplex, with UFS commands.
     Ufs,
 }
 
-/// Parameters of the host interface.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct LinkConfig {
-    /// Kind of the interface.
     pub kind: LinkKind,
     /// Payload rate in one direction, bytes a second.
     pub bytes_per_s: u64,
-    /// Time of the link that each command takes besides its data, nanoseconds.
+    /// Time on the link that each command takes besides its data, nanoseconds.
     pub overhead_per_command_ns: u64,
-    /// Commands that the host may have outstanding; the caller keeps to it.
+    /// Commands that may be outstanding. The host must not exceed it.
     pub queue_depth: u32,
 }
 
-/// Costs that the controller adds to each command. It serves one command at a time.
+/// Costs that the controller adds to each command. The controller serves one command at a time.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct ControllerConfig {
-    /// Time for a read command, nanoseconds.
     pub read_overhead_ns: u64,
-    /// Time for a write command, nanoseconds.
     pub write_overhead_ns: u64,
-    /// Rate at which the controller moves host data towards the flash, bytes a second; `None`: no limit.
+    /// Rate at which host data move towards the flash, bytes a second; `None`: no limit.
     pub write_bytes_per_s: Option<u64>,
-    /// Bytes that the controller reads ahead of a sequential stream into its memory. 0: none.
+    /// Bytes read ahead of a sequential stream into the controller's memory. 0: none.
     #[serde(default)]
     pub read_ahead_bytes: u64,
 }
 
-/// Parameters of the write cache.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct CacheConfig {
     /// Bytes of host data that may wait for the flash. 0: a write is acknowledged when it is programmed, and each
     /// write command pads its last page.
     pub bytes: u64,
-    /// True if the content is lost with the power, so that a flush must drain the cache.
+    /// The content is lost with the power, so a flush must drain the cache.
     pub volatile: bool,
     /// Time that a flush takes besides draining, nanoseconds.
     pub flush_ns: u64,
 }
 
-/// Rule for choosing the next victim superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum VictimPolicy {
-    /// The superblock with the fewest valid units.
     Greedy,
     /// The best ratio of benefit to cost, weighted by age (Rosenblum and Ousterhout 1992).
     CostBenefit,
     /// The best of this many drawn at random (Van Houdt 2013; Li, Lee and Lui 2013).
     DChoices(u32),
-    /// The superblock that was filled first.
     Fifo,
 }
 
-/// Parameters of garbage collection.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct GcConfig {
-    /// Rule for choosing victims.
     pub victim: VictimPolicy,
-    /// True if copies go to the host's superblock instead of one of their own.
+    /// Copies go to the host's superblock instead of one of their own.
     pub shared_frontier: bool,
-    /// Superblocks that are open for host writes at the same time, filled in turn. With a block mapping: streams that
-    /// are open at the same time in each lane.
+    /// Superblocks open for host writes at the same time, filled in turn. With a block mapping: streams open at the
+    /// same time in each lane.
     pub host_frontiers: u32,
-    /// Foreground collection begins when fewer superblocks than this are free. Default 3: one that only
-    /// the collector may take, one for the host, one so that neither waits. More costs usable space.
+    /// Foreground collection begins when fewer superblocks than this are free. Default 3: one that only the collector
+    /// may take, one for the host, and one so that neither waits. A higher minimum costs usable space.
     pub free_superblocks_min: u32,
-    /// True to collect while the host is idle.
     pub idle: bool,
-    /// The host counts as idle this long after its last command completed, nanoseconds.
+    /// Nanoseconds after the completion of its last command from which the host counts as idle.
     pub idle_threshold_ns: u64,
-    /// Collection while idle stops when this many superblocks are free.
+    /// Idle collection stops when this many superblocks are free.
     pub idle_free_superblocks: u32,
 }
 
-/// Static wear levelling: the cold blocks with the fewest erases are moved now and then.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct WearLevellingConfig {
-    /// Moves begin when the most and the least erased superblock differ by more than this. `None`: off.
+    /// Moves begin when the erases of the most and the least erased superblock differ by more than this. `None`: off.
     pub threshold_erases: Option<u32>,
-    /// At most one move for this many erases, so that levelling cannot crowd out the host.
+    /// Minimum number of erases between two moves, so that levelling cannot crowd out the host.
     pub interval_erases: u32,
 }
 
-/// The command that carries TRIM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TrimKind {
-    /// No command: the firmware does not support TRIM.
     Unsupported,
-    /// ATA DATA SET MANAGEMENT: not queued, so that all commands before it complete first.
+    /// ATA DATA SET MANAGEMENT. It is not queued: all earlier commands complete first.
     AtaNonQueued,
     /// ATA SEND FPDMA QUEUED.
     AtaQueued,
-    /// NVMe Dataset Management, deallocate.
     Nvme,
-    /// UFS (SCSI) UNMAP command.
     Ufs,
 }
 
-/// The time at which the cost of a TRIM falls due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TrimPlace {
-    /// The command is acknowledged when the work is done.
+    /// The command is acknowledged after the work.
     BeforeAck,
     /// The command is acknowledged at once; the work then slows host I/O down.
     Background,
 }
 
-/// Result of a read of a trimmed unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReadAfterTrim {
-    /// Zeros in every case.
     Zeros,
     /// The data from before the TRIM.
     Old,
-    /// Zeros or the old data, without promise.
+    /// Zeros or the old data.
     Undefined,
 }
 
-/// The shape and the cost of TRIM.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default = "TrimConfig::unsupported")]
 pub struct TrimConfig {
-    /// The command that carries TRIM.
     pub kind: TrimKind,
-    /// Ranges in a command.
     pub max_ranges: u32,
-    /// Units in a range.
     pub max_units_per_range: u32,
-    /// Only whole, aligned granules of this many units inside a range are unmapped.
+    /// Only whole, aligned granules of this many units are unmapped.
     pub granularity_units: u32,
-    /// Time for each command, nanoseconds.
     pub cost_per_command_ns: u64,
-    /// Time for each range, nanoseconds.
     pub cost_per_range_ns: u64,
-    /// Time for each unit asked for, mapped or not, nanoseconds.
+    /// Nanoseconds for each unit asked for, mapped or not.
     pub cost_per_unit_ns: u64,
-    /// Additional time for each unit that held data, nanoseconds.
+    /// Additional nanoseconds for each unit that held data.
     pub cost_per_mapped_unit_ns: u64,
-    /// Time from the end of those costs to the acknowledgement, in which the device serves other commands, nanoseconds.
-    /// The costs above occupy the device, this does not: queued TRIMs overlap in it, so that many at a time are faster
-    /// than one by one. 0: they never overlap. A TRIM that cannot be queued overlaps with nothing.
+    /// Nanoseconds from the end of those costs to the acknowledgement, during which the device serves other commands.
+    /// The costs above occupy the device, this latency does not: it overlaps between queued TRIMs, so many at a time
+    /// are faster than one by one. A TRIM that cannot be queued overlaps with nothing.
     pub latency_per_command_ns: u64,
-    /// The time at which the cost falls due.
     pub place: TrimPlace,
     /// While background work is left, host reads and writes take this much longer, percent.
     pub slowdown_percent: u32,
-    /// Result of a read of a trimmed unit.
     pub read_after: ReadAfterTrim,
 }
 
 impl TrimConfig {
-    /// Returns the configuration of a firmware without TRIM. Its numbers have no effect and are valid.
+    /// A firmware without TRIM. Its numbers have no effect and are valid.
     pub const fn unsupported() -> Self {
         Self {
             kind: TrimKind::Unsupported,
@@ -302,8 +256,7 @@ impl TrimConfig {
 }
 
 impl Default for SsdConfig {
-    /// Returns a drive of 8 GiB behind SATA, with the ratios of a small TLC drive: 7 % over-provisioning, four
-    /// channels.
+    /// A drive of 8 GiB behind SATA with the ratios of a small TLC drive: 7 % over-provisioning, four channels.
     fn default() -> Self {
         Self {
             capacity_bytes: Bytes::gib(8).0,
@@ -369,17 +322,16 @@ impl Default for SsdConfig {
     }
 }
 
-/// Maximum accepted time, one hour: sums of many such times stay far from overflow.
+/// Longest accepted time, one hour. Sums of many such times stay far from overflow.
 const NS_MAX: u64 = 3_600_000_000_000;
 const RATE_MAX: u64 = 1_000_000_000_000;
 
 impl SsdConfig {
-    /// Returns the number of units that the host sees.
     pub const fn capacity_units(&self) -> u64 {
         self.capacity_bytes / UNIT_BYTES
     }
 
-    /// Returns true if the drive's behaviour depends on the data that it stores.
+    /// Returns true if the drive behaves differently for different data.
     pub const fn looks_at_content(&self) -> bool {
         match self.mapping {
             MappingConfig::Page { .. } | MappingConfig::Block(_) => false,
@@ -387,15 +339,13 @@ impl SsdConfig {
         }
     }
 
-    /// Returns the bytes of the flash that the FTL may use, over-provisioning included.
+    /// Returns the bytes of flash that the FTL may use, over-provisioning included.
     ///
-    /// # Errors
-    /// If [`SsdConfig::validate`] finds an invalid setting.
+    /// # Errors The errors of [`SsdConfig::validate`].
     pub fn physical_bytes(&self) -> Result<u64, ConfigError> {
         Ok(u64::from(self.geometry()?.physical_units()) * UNIT_BYTES)
     }
 
-    /// Checks every number and every combination.
     pub fn validate(&self) -> Result<(), ConfigError> {
         self.geometry().map(|_| ())
     }
@@ -510,7 +460,6 @@ pub(super) fn refuse(field: &'static str, value: impl ToString, expected: impl I
     ConfigError { field, value: value.to_string(), expected: expected.into() }
 }
 
-/// Returns an error that names the field unless the value `fits`.
 pub(super) fn require(
     fits: bool,
     field: &'static str,

@@ -10,13 +10,13 @@ use super::{ConfigError, ReadAfterTrim, Ssd, SsdConfig};
 use crate::content::Content;
 use crate::units::{Lpn, SectorRange, SimTime, UnitRange};
 
-/// A device behind its firmware.
 #[derive(Clone, Debug)]
 pub struct Drive {
     ssd: Ssd,
     faults: Faults,
     promises_zeros: bool,
-    /// TRIMs that were acknowledged and not carried out, with the number of the write command after which they will be.
+    /// TRIMs that were acknowledged but not yet carried out, with the number of the write command after which they will
+    /// be.
     late: VecDeque<(u64, Vec<UnitRange>)>,
     writes: u64,
     /// Units that lost their data since tracking began; `None` if it is off.
@@ -38,10 +38,6 @@ impl From<Ssd> for Drive {
 }
 
 impl Drive {
-    /// Creates a new drive; see [`Ssd::new`].
-    ///
-    /// # Errors
-    /// The errors of [`SsdConfig::validate`] and [`Faults::validate`].
     pub fn new(config: &SsdConfig, faults: Faults, seed: u64) -> Result<Self, ConfigError> {
         faults.validate(&config.trim)?;
         let mut inner = config.clone();
@@ -52,27 +48,21 @@ impl Drive {
         Ok(Self { faults, promises_zeros, ..Self::from(Ssd::new(&inner, seed)?) })
     }
 
-    /// Replaces the firmware by one with these faults; the contents stay.
-    ///
-    /// # Errors
-    /// The errors of [`Faults::validate`].
+    /// Replaces the firmware by one with these faults. The contents stay.
     pub fn with_faults(mut self, faults: Faults) -> Result<Self, ConfigError> {
         faults.validate(&self.ssd.config().trim)?;
         self.faults = faults;
         Ok(self)
     }
 
-    /// Returns the device behind the firmware.
     pub fn ssd(&self) -> &Ssd {
         &self.ssd
     }
 
-    /// Returns the faults of the firmware.
     pub fn faults(&self) -> &Faults {
         &self.faults
     }
 
-    /// Returns the device behind the firmware, to change it without a command.
     pub(crate) fn ssd_mut(&mut self) -> &mut Ssd {
         &mut self.ssd
     }
@@ -82,7 +72,6 @@ impl Drive {
         self.promises_zeros
     }
 
-    /// Writes a range; see [`Ssd::write_content`].
     #[inline]
     pub fn write(&mut self, now: SimTime, range: UnitRange, content: Content) -> SimTime {
         let done = self.ssd.write_content(now, range, content);
@@ -96,7 +85,6 @@ impl Drive {
         done
     }
 
-    /// Reads a range; see [`Ssd::read`].
     #[inline]
     pub fn read(&mut self, now: SimTime, range: UnitRange) -> SimTime {
         self.ssd.read(now, range)
@@ -106,7 +94,6 @@ impl Drive {
         self.ssd.read_part(now, part)
     }
 
-    /// Flushes the write cache; see [`Ssd::flush`].
     pub fn flush(&mut self, now: SimTime) -> SimTime {
         if self.faults.ignores_flush {
             return now;
@@ -114,7 +101,6 @@ impl Drive {
         self.ssd.flush(now)
     }
 
-    /// Trims ranges; see [`Ssd::trim`].
     pub fn trim(&mut self, now: SimTime, ranges: &[UnitRange]) -> SimTime {
         if self.faults.is_sound() {
             self.note_destroyed(ranges);
@@ -135,13 +121,13 @@ impl Drive {
         self.ssd.secure_erase(now)
     }
 
-    /// From now on records the units that lose their data, for a host that keeps the bytes.
+    /// Records the units that lose their data from now on, for a host that keeps the bytes.
     pub(crate) fn watch_destroyed(&mut self) {
         self.destroyed.get_or_insert_default();
     }
 
-    /// Returns the units that have lost their data to TRIMs since the last call, in that order. There are none unless
-    /// [`Drive::watch_destroyed`] was called before, and none if reads of trimmed units return the old data.
+    /// Returns the units that have lost their data to TRIMs since the last call, in that order. Always empty without
+    /// [`Drive::watch_destroyed`], and if reads of trimmed units return the old data.
     pub(crate) fn take_destroyed(&mut self) -> Vec<UnitRange> {
         self.destroyed.as_mut().map(std::mem::take).unwrap_or_default()
     }
@@ -187,7 +173,7 @@ impl Drive {
     }
 }
 
-/// Returns the part of `start..end` among the first `reached` units of the groups.
+/// Returns the parts of `start..end` that lie in the first `reached` units of each group.
 fn first_of_groups(start: u64, end: u64, reached: u64) -> impl Iterator<Item = UnitRange> {
     let group = Faults::GROUP_UNITS;
     (start / group..end.div_ceil(group)).filter_map(move |i| {

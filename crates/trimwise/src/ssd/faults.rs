@@ -6,23 +6,21 @@ use serde::Deserialize;
 
 use super::config::{ConfigError, ReadAfterTrim, TrimConfig, count, require};
 
-/// Faults of a firmware in TRIM or flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Faults {
-    /// TRIM is acknowledged and nothing is done.
     pub ignores_trim: bool,
-    /// Share of each aligned group of [`Faults::GROUP_UNITS`] units that TRIM reaches, from its first unit, percent.
+    /// Percentage of each aligned group of [`Faults::GROUP_UNITS`] units that TRIM reaches, from its first unit on.
     /// 100: all of it.
     pub trims_percent: u32,
-    /// TRIM frees a range that lies this many units further on; units beyond the device are not freed.
+    /// TRIM frees a range this many units further on. Units beyond the device are not freed.
     pub trim_shift_units: u32,
-    /// Number of later write commands after which a TRIM is carried out; it then also frees data written there
-    /// meanwhile. 0: in its turn. For TRIM that is queued among other commands.
+    /// Number of later write commands after which a TRIM is carried out; it then also frees data written there in the
+    /// meantime. 0: in its turn. For TRIM that is queued among other commands.
     pub queued_trim_late_writes: u32,
-    /// The device promises zeros after TRIM ([`ReadAfterTrim::Zeros`]) and returns the old data.
+    /// Promise zeros after TRIM ([`ReadAfterTrim::Zeros`]) but return the old data.
     pub breaks_zeros_promise: bool,
-    /// A flush is acknowledged at once, and the data stay in the cache: a power cut can lose them.
+    /// Acknowledge a flush at once but leave the data in the cache, where a power cut can lose them.
     pub ignores_flush: bool,
 }
 
@@ -40,15 +38,14 @@ impl Default for Faults {
 }
 
 impl Faults {
-    /// Units in the aligned groups that `trims_percent` counts in: 1 MiB.
+    /// Size of the aligned groups of `trims_percent`: 1 MiB.
     pub const GROUP_UNITS: u64 = 256;
 
-    /// Returns true if the firmware has no faults.
     pub fn is_sound(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Checks every number, and that a device with this TRIM can have the fault.
+    /// Checks every number, and that a device with this kind of TRIM can have the fault.
     pub fn validate(&self, trim: &TrimConfig) -> Result<(), ConfigError> {
         count("faults.trims_percent", self.trims_percent, 0, 100)?;
         count("faults.queued_trim_late_writes", self.queued_trim_late_writes, 0, 1 << 20)?;

@@ -11,7 +11,7 @@ use crate::units::{SimDuration, SimTime, UNIT_BYTES};
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Stripe {
-    /// Host units that leave the write cache with it: those that end in it.
+    /// Host units that end in this stripe, and so leave the write cache with it.
     pub host_units: u32,
     pub holds_host: bool,
     pub ready: SimTime,
@@ -33,10 +33,10 @@ pub(super) struct Flash {
     pub geometry: Geometry,
     pub nand: Nand,
     pub cache: WriteCache,
-    /// Time at which the path from the write cache to the flash is free, and its time for a unit (0: no limit).
+    /// When the path from the write cache to the flash is free, and how long it takes for a unit (0: no limit).
     mover_free_at: SimTime,
     mover_unit: SimDuration,
-    /// Current time of the path for a unit.
+    /// Time that a unit takes on the path at present.
     path_unit: SimDuration,
     link_unit: SimDuration,
     pub stats: SsdStats,
@@ -44,7 +44,7 @@ pub(super) struct Flash {
 
 impl Flash {
     pub fn new(config: &SsdConfig, geometry: Geometry) -> Self {
-        // Without a cache a write is acknowledged when it is programmed, and there is always room for it.
+        // Without a cache a write is acknowledged when it is programmed, so there is always room for it.
         let cache_units = if config.cache.bytes == 0 { u64::MAX } else { config.cache.bytes / UNIT_BYTES };
         let mover_unit = config.controller.write_bytes_per_s.map_or(SimDuration::ZERO, unit_time);
         Self {
@@ -59,8 +59,8 @@ impl Flash {
         }
     }
 
-    /// Makes the path to the flash take this many percent longer from now on, and at least as long as the link, since
-    /// background work shares it. With 0 the foreground has the path to itself.
+    /// Slows the path to the flash down by this percentage, and makes it no faster than the link, since background work
+    /// shares it. With 0 the foreground has the path to itself.
     #[inline]
     pub(crate) fn slow_down(&mut self, percent: u32) {
         self.path_unit = match percent {
@@ -69,16 +69,15 @@ impl Flash {
         };
     }
 
-    /// Takes one host unit that arrives at `arrived` into the cache. Returns the times at which it is in the cache, and
-    /// at which it can be programmed.
+    /// Takes one host unit that arrives at `arrived` into the cache. Returns when it is in the cache, and when it can
+    /// be programmed.
     #[inline]
     pub(crate) fn admit(&mut self, arrived: SimTime) -> (SimTime, SimTime) {
         let in_cache = self.cache.admit(arrived);
         (in_cache, self.along_the_path(in_cache))
     }
 
-    /// Moves one host unit along the path without a place in cache or flash. Returns the time at which it has been
-    /// taken.
+    /// Moves one host unit along the path without giving it room in cache or flash. Returns when it has been taken.
     #[inline]
     pub fn pass(&mut self, arrived: SimTime) -> SimTime {
         self.along_the_path(arrived);
@@ -95,7 +94,7 @@ impl Flash {
         self.mover_free_at
     }
 
-    /// Reserves the program of a stripe and counts its time. `first` is its first slot. Returns the end of the program.
+    /// Reserves the program of the stripe whose first slot is `first`. Returns the end of the program.
     pub fn program(&mut self, at: Place, first: Ppn, now: SimTime, stripe: Stripe) -> SimTime {
         let Stripe { host_units, holds_host, ready } = stripe;
         let busy = &mut self.stats.busy_ns;
@@ -107,7 +106,7 @@ impl Flash {
         done
     }
 
-    /// Erases a superblock. Returns the time at which the last of its dies has erased its part.
+    /// Erases a superblock. Returns when the last of its dies has erased its part.
     pub fn erase(&mut self, superblock: Superblock, now: SimTime) -> SimTime {
         let mut end = now;
         for die in self.geometry.dies_of(superblock) {
@@ -128,7 +127,6 @@ impl Flash {
         Place { die, channel: self.geometry.channel(die), slc: false }
     }
 
-    /// Checks the counts against the superblocks: slots held, slots erased, and erases.
     pub fn audit_counts(&self, by_cause: u64, held: u64, erased: u64, erases: u64) -> Result<(), AuditError> {
         ensure!(
             by_cause == held + erased,
@@ -139,10 +137,6 @@ impl Flash {
         Ok(())
     }
 
-    /// Checks that each unit that the host wrote has taken a slot.
-    ///
-    /// # Errors
-    /// If some units have not.
     pub fn audit_host_units(&self) -> Result<(), AuditError> {
         let (written, placed) = (self.stats.host_units_written, self.stats.nand_units.host);
         ensure!(placed == written, "{written} host units written, {placed} placed");

@@ -25,11 +25,10 @@ pub(super) struct Geometry {
     pub superblocks: u32,
     pub blocks_per_superblock: u32,
     pub logical_units: u32,
-    /// Units of the map itself, if it lies in the flash.
     pub map_units: u32,
 }
 
-/// Logical units with their places in one unit of the map, 4 bytes each.
+/// Logical units whose places fit in one unit of the map, 4 bytes each.
 pub(super) const MAP_PART_UNITS: u32 = UNIT_BYTES as u32 / 4;
 
 impl Geometry {
@@ -91,8 +90,8 @@ impl Geometry {
 
     /// Returns the superblocks required in addition to those that the data and the map fill: the frontiers, one that
     /// only the collector may take, and one whose invalid units guarantee that there is always something to gain. A map
-    /// in the flash has a frontier of its own; an SLC cache may for the length of a stripe have one superblock more
-    /// than its share.
+    /// in the flash has a frontier of its own. An SLC cache may have one superblock more than its share for the length
+    /// of a stripe.
     pub fn spare_superblocks(config: &SsdConfig) -> u64 {
         let gc = &config.gc;
         (u64::from(gc.host_frontiers) + 3).max(u64::from(gc.free_superblocks_min) + 2)
@@ -100,7 +99,7 @@ impl Geometry {
             + u64::from(config.slc.is_some())
     }
 
-    /// Returns the superblocks that hold the data, and the map if it lies in the flash, when the device is full.
+    /// Returns the superblocks that data and map fill when the device is full.
     pub(crate) fn data_superblocks(&self) -> u64 {
         (u64::from(self.logical_units) + u64::from(self.map_units)).div_ceil(u64::from(self.superblock_units))
     }
@@ -132,7 +131,7 @@ impl Geometry {
 fn superblocks(config: &SsdConfig, superblock_units: u64, lanes: u32) -> Result<u64, ConfigError> {
     let logical = config.capacity_units();
     let wanted = config.over_provisioning_percent.map(|percent| {
-        // u128: a capacity near 2^64 must give a message and not an overflow.
+        // u128: a capacity near 2^64 must give an error and not an overflow.
         let units = (u128::from(logical) * (100 + u128::from(percent))).div_ceil(100);
         let blocks = units.div_ceil(u128::from(superblock_units)).div_ceil(u128::from(lanes));
         u64::try_from(blocks).unwrap_or(u64::MAX)

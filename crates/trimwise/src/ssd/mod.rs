@@ -59,14 +59,10 @@ use page::PageMapped;
 use timing::{Calendar, unit_time};
 use translation::{EXPECTED_AT_ONCE, Ready, Translation};
 
-/// A range or a TRIM that the device does not accept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum AddressError {
-    /// The range leaves the device.
     #[error("units {start}..+{units} are outside the device of {capacity} units")]
     Outside { start: u64, units: u64, capacity: u64 },
-    /// More ranges than a command can have.
     #[error("{ranges} ranges in one TRIM; the device takes {max}")]
     TooManyRanges { ranges: usize, max: u32 },
     /// A range longer than the command can express.
@@ -94,7 +90,7 @@ pub struct Ssd {
     config: SsdConfig,
     mapping: Box<dyn Translation>,
     end: Lpn,
-    /// Towards the device, and on a half-duplex link also back.
+    /// Towards the device; on a half-duplex link in both directions.
     link_in: Calendar,
     /// Towards the host; unused on a half-duplex link.
     link_out: Calendar,
@@ -107,19 +103,16 @@ pub struct Ssd {
     exclusive_until: SimTime,
     /// Until when background TRIM work slows the host down.
     trim_backlog_until: SimTime,
-    /// State of read-ahead; `None` if the controller does not read ahead.
     ahead: Option<ReadAhead>,
-    /// The unit of which a part was written last.
+    /// The unit that was last written in part.
     part_begun: Option<Lpn>,
-    /// Results of reads of trimmed units if not zeros; for tests.
     trimmed_tags: Table<Lpn, Option<u32>>,
 }
 
 impl Ssd {
-    /// Creates an erased device. `seed` is used by the victim policies that draw at random.
+    /// Creates an erased device. Victim policies that draw at random use `seed`.
     ///
-    /// # Errors
-    /// If [`SsdConfig::validate`] finds an invalid setting.
+    /// # Errors The errors of [`SsdConfig::validate`].
     pub fn new(config: &SsdConfig, seed: u64) -> Result<Self, ConfigError> {
         let geometry = config.geometry()?;
         let tags = if config.track_tags { geometry.logical_units as usize } else { 0 };
@@ -148,7 +141,6 @@ impl Ssd {
         })
     }
 
-    /// Returns the number of units that the host sees.
     pub fn capacity_units(&self) -> u64 {
         self.end.0
     }
@@ -158,20 +150,14 @@ impl Ssd {
         u64::from(self.mapping.flash().geometry.physical_units())
     }
 
-    /// Returns the number of units that are allocated and erased together.
     pub fn superblock_units(&self) -> u64 {
         u64::from(self.mapping.flash().geometry.superblock_units)
     }
 
-    /// Returns the configuration of the device.
     pub fn config(&self) -> &SsdConfig {
         &self.config
     }
 
-    /// Checks that a range lies on the device.
-    ///
-    /// # Errors
-    /// [`AddressError::Outside`] if it does not.
     pub fn check(&self, range: UnitRange) -> Result<(), AddressError> {
         let capacity = self.capacity_units();
         let inside = range.start.0.checked_add(range.units).is_some_and(|end| end <= capacity);
@@ -182,9 +168,6 @@ impl Ssd {
     }
 
     /// Checks that the device accepts a TRIM command of this shape.
-    ///
-    /// # Errors
-    /// If a range is outside or too long, or there are too many ranges.
     pub fn check_trim(&self, ranges: &[UnitRange]) -> Result<(), AddressError> {
         let trim = &self.config.trim;
         if ranges.len() > trim.max_ranges as usize {
@@ -199,13 +182,13 @@ impl Ssd {
         Ok(())
     }
 
-    /// Writes a range. Returns the time of the acknowledgement: when it is in the write cache, or without a cache when
-    /// it is programmed.
+    /// Writes a range. Returns when it is acknowledged: when it is in the write cache, or without a cache when it is
+    /// programmed.
     pub fn write(&mut self, now: SimTime, range: UnitRange) -> SimTime {
         self.write_content(now, range, Content::default())
     }
 
-    /// Writes data of a kind, as [`Ssd::write`] does; reads of these units must return it from now on.
+    /// Writes data of a kind, as [`Ssd::write`] does. From now on, reads of these units must return it.
     pub fn write_content(&mut self, now: SimTime, range: UnitRange, content: Content) -> SimTime {
         debug_assert_eq!(self.check(range), Ok(()));
         let start = self.begin(now);
@@ -215,7 +198,7 @@ impl Ssd {
         self.take(start, arrived, units, content)
     }
 
-    /// Takes the data of a write command, which arrive at `arrived`. Returns the time of the acknowledgement.
+    /// Takes the data of a write command, which arrive at `arrived`. Returns when it is acknowledged.
     #[inline]
     fn take(&mut self, start: SimTime, arrived: SimTime, units: UnitRange, content: Content) -> SimTime {
         let stats = &mut self.mapping.flash_mut().stats;
@@ -241,7 +224,6 @@ impl Ssd {
         self.complete(acknowledged)
     }
 
-    /// Reads a range. Returns the time at which the host has the data.
     pub fn read(&mut self, now: SimTime, range: UnitRange) -> SimTime {
         debug_assert_eq!(self.check(range), Ok(()));
         let start = self.begin(now);
@@ -249,7 +231,7 @@ impl Ssd {
         self.fetch(start, units, self.link_unit * units.units)
     }
 
-    /// Carries out a read command whose data take `on_link` on the link. Returns the time at which the host has them.
+    /// Carries out a read whose data take `on_link` on the link. Returns when the host has them.
     #[inline]
     fn fetch(&mut self, start: SimTime, units: UnitRange, on_link: SimDuration) -> SimTime {
         let decoded = self.controller(start, self.config.controller.read_overhead_ns);
@@ -260,7 +242,7 @@ impl Ssd {
             true => self.read_ahead(start, decoded, units),
             false => self.mapping.read(start, decoded, units),
         };
-        // The data stream out from the first page on; the last unit cannot leave before it is there.
+        // Data stream out from the first page on, but the last unit cannot leave before it is there.
         let streamed = self.transfer(ready.first.min(ready.last), on_link, false);
         let tail = on_link.min(self.link_unit);
         let mut end = streamed.max(ready.last + tail);
@@ -289,7 +271,7 @@ impl Ssd {
         ready
     }
 
-    /// Reads a part of one unit: as long as a unit in the flash, shorter on the link.
+    /// Reads a part of one unit: as long as a whole unit in the flash, shorter on the link.
     pub fn read_part(&mut self, now: SimTime, part: SectorRange) -> SimTime {
         let start = self.begin(now);
         let units = self.clamp(part.units());
@@ -317,14 +299,14 @@ impl Ssd {
         self.take(start, arrived, units, content)
     }
 
-    /// Carries out one TRIM command. Returns the time of its acknowledgement.
+    /// Carries out one TRIM command. Returns when it is acknowledged.
     ///
     /// The caller must respect `trim.max_ranges` and `trim.max_units_per_range` ([`Ssd::check_trim`]).
     pub fn trim(&mut self, now: SimTime, ranges: &[UnitRange]) -> SimTime {
         self.trim_freeing(now, ranges, ranges)
     }
 
-    /// Carries out a TRIM command for `ranges` that frees `freed` instead.
+    /// Carries out a TRIM command at the cost of `ranges`, but frees `freed`.
     fn trim_freeing(&mut self, now: SimTime, ranges: &[UnitRange], freed: &[UnitRange]) -> SimTime {
         debug_assert_eq!(self.check_trim(ranges), Ok(()));
         debug_assert!(self.config.trim.is_supported(), "a device without TRIM is sent none");
@@ -380,7 +362,6 @@ impl Ssd {
         self.mapping.flash_mut().stats.trim.units_invalidated += invalidated;
     }
 
-    /// Makes everything acknowledged so far durable. Returns the time at which it is.
     pub fn flush(&mut self, now: SimTime) -> SimTime {
         let start = self.begin(now);
         let stats = &mut self.mapping.flash_mut().stats;
@@ -397,7 +378,7 @@ impl Ssd {
         end
     }
 
-    /// Erases the device, as ATA SECURITY ERASE UNIT and NVMe Format do. Returns the time at which it is done.
+    /// Erases the device, as ATA SECURITY ERASE UNIT and NVMe Format do. Returns when it is done.
     pub fn secure_erase(&mut self, now: SimTime) -> SimTime {
         let start = self.begin(now).max(self.all_done_at);
         let received = self.transfer(start, SimDuration::ZERO, true);
@@ -410,8 +391,8 @@ impl Ssd {
         end
     }
 
-    /// Tells the device that the file system holds nothing in a range, as the policy `ideal` assumes. There is no
-    /// command and no time, and it is not counted as TRIM.
+    /// Tells the device that the file system holds nothing in a range, as the policy `ideal` assumes. It takes no
+    /// command and no time, and does not count as TRIM.
     pub fn inform_free(&mut self, range: UnitRange) {
         debug_assert_eq!(self.check(range), Ok(()));
         let units = self.clamp(range);
@@ -425,12 +406,11 @@ impl Ssd {
         lpn < self.end && self.mapping.is_mapped(lpn)
     }
 
-    /// Returns the number of units for which the device holds data.
     pub fn mapped_units(&self) -> u64 {
         self.mapping.mapped_units()
     }
 
-    /// Returns the expected result of a read of a unit: the tag of the last write, or for trimmed units the result of
+    /// Returns what a read of a unit must return: the tag of the last write, or for trimmed units the result of
     /// `trim.read_after` (`None` stands for zeros). Always `None` unless `track_tags` is set.
     pub fn tag(&self, lpn: Lpn) -> Option<u32> {
         match self.is_mapped(lpn) {
@@ -439,23 +419,20 @@ impl Ssd {
         }
     }
 
-    /// Returns the use and contents of each superblock, by number; empty for a block-mapped device.
     pub fn superblocks(&self) -> Vec<SuperblockState> {
         self.mapping.superblocks()
     }
 
-    /// Returns the number of the superblock that holds a unit's data, an index into [`Ssd::superblocks`]; `None` if the
-    /// unit is unmapped, or its data are not in one.
+    /// Returns the index in [`Ssd::superblocks`] of the superblock that holds a unit's data; `None` if the unit is
+    /// unmapped, or its data are not in a superblock.
     pub fn superblock_of(&self, lpn: Lpn) -> Option<u32> {
         if lpn < self.end { self.mapping.superblock_of(lpn) } else { None }
     }
 
-    /// Returns the counts so far.
     pub fn stats(&self) -> &SsdStats {
         &self.mapping.flash().stats
     }
 
-    /// Returns the current wear of the flash.
     pub fn wear(&self) -> Wear {
         self.mapping.wear()
     }
@@ -465,7 +442,7 @@ impl Ssd {
         self.mapping.free_superblocks()
     }
 
-    /// Returns the bytes that the model holds for this device: maps, bitmap, block data and lists; without tags.
+    /// Returns the memory that the model takes for this device: maps, bitmap, block data and lists, without tags.
     pub fn memory_bytes(&self) -> u64 {
         self.mapping.memory_bytes()
     }
@@ -473,7 +450,7 @@ impl Ssd {
     /// Checks that no slot is lost or counted twice: valid + invalid + free slots are all slots, the two directions of
     /// the map agree, and the slots written by cause equal those erased plus those that blocks hold.
     ///
-    /// Slow (it looks at every slot) and meant for tests and for the end of a run.
+    /// It looks at every slot: for tests and for the end of a run.
     pub fn audit(&self) -> Result<(), AuditError> {
         self.mapping.audit()
     }
@@ -490,7 +467,7 @@ impl Ssd {
             return;
         }
         for lpn in units.iter() {
-            // Undefined: every other unit reads as zeros, so that no host comes to rely on either.
+            // Undefined: every other unit reads as zeros, so that no host comes to rely on either result.
             let zeros = self.config.trim.read_after == ReadAfterTrim::Undefined && lpn.0 % 2 == 0;
             if self.mapping.is_mapped(lpn) {
                 self.trimmed_tags[lpn] = if zeros { None } else { self.mapping.tag(lpn) };
@@ -498,14 +475,13 @@ impl Ssd {
         }
     }
 
-    /// Does the collection that idle time up to `now` allows. Without this call it is done, and counted, at the next
-    /// command.
+    /// Does the collection that idle time up to `now` allows. Otherwise it is done, and counted, at the next command.
     pub fn catch_up(&mut self, now: SimTime) {
         self.begin(now);
     }
 
     /// Announces the first units of the next commands. This changes no result: the model fetches its table entries for
-    /// all these units at once, so the processor waits once for its memory and not for each command. Useful for a dozen
+    /// all of them at once, so the processor waits for its memory once and not for each command. Worth it for a dozen
     /// or more units that lie apart on a large device.
     #[inline]
     pub fn expect(&self, units: impl IntoIterator<Item = Lpn>) {
@@ -521,7 +497,7 @@ impl Ssd {
         }
     }
 
-    /// Returns the start of a command that is submitted at `now`, after using up the idle time before it.
+    /// Uses up the idle time before a command submitted at `now`. Returns when the command starts.
     #[inline]
     fn begin(&mut self, now: SimTime) -> SimTime {
         debug_assert!(now >= self.now, "commands come in the order of time");
@@ -535,7 +511,6 @@ impl Ssd {
         self.now.max(self.exclusive_until)
     }
 
-    /// Reserves the controller, which serves one command at a time.
     #[inline]
     fn controller(&mut self, start: SimTime, overhead_ns: u64) -> SimTime {
         self.controller_free_at = self.controller_free_at.max(start) + SimDuration(overhead_ns);
@@ -543,7 +518,7 @@ impl Ssd {
         self.controller_free_at
     }
 
-    /// Reserves a command's time on the host link, on which its data take `data`.
+    /// Reserves a command's time on the host link. Its data take `data`.
     #[inline]
     fn transfer(&mut self, ready: SimTime, data: SimDuration, inwards: bool) -> SimTime {
         let duration = SimDuration(self.config.link.overhead_per_command_ns) + data;
@@ -552,7 +527,7 @@ impl Ssd {
         link.reserve(self.now, ready, duration)
     }
 
-    /// Returns the time at which the TRIMs so far are done, including those in the background.
+    /// Returns when the TRIMs so far are done, including background work.
     pub(crate) fn worked_off_at(&self) -> SimTime {
         self.trim_backlog_until
     }

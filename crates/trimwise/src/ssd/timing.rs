@@ -28,8 +28,8 @@ pub(super) struct Calendar {
 }
 
 impl Calendar {
-    /// Reserves the resource for `duration`, not before `ready`; `now` is the present, before which nothing will ever
-    /// be reserved. Returns the end.
+    /// Reserves the resource for `duration`, not before `ready`. Nothing is ever reserved before `now`. Returns the
+    /// end.
     #[inline]
     pub fn reserve(&mut self, now: SimTime, ready: SimTime, duration: SimDuration) -> SimTime {
         if self.gap_count != 0
@@ -83,7 +83,6 @@ impl Calendar {
         found
     }
 
-    /// Keeps a gap; the oldest is dropped if there are too many.
     fn remember(&mut self, gap: (SimTime, SimTime)) {
         if self.gap_count == GAPS {
             self.gaps.copy_within(1.., 0);
@@ -94,7 +93,7 @@ impl Calendar {
     }
 }
 
-/// Returns the time of a unit at a rate, rounded to the nearest nanosecond.
+/// Returns how long a unit takes at a rate, rounded to the nearest nanosecond.
 pub(super) fn unit_time(bytes_per_s: u64) -> SimDuration {
     let per_unit = crate::units::UNIT_BYTES * 1_000_000_000;
     SimDuration((per_unit + bytes_per_s / 2) / bytes_per_s)
@@ -134,8 +133,6 @@ impl Nand {
         }
     }
 
-    /// Transfers a stripe of `units` that is in the controller from `ready` on and programs it. Returns the end of the
-    /// program.
     pub fn program(
         &mut self,
         at: Place,
@@ -152,10 +149,10 @@ impl Nand {
         die.free_at
     }
 
-    /// Reads `units` of one stripe. Returns the time at which the data are in the controller.
+    /// Reads `units` of one stripe. Returns when the data are in the controller.
     ///
     /// A read for a copy overtakes like a host's read. If it waited for all operations of its die, and the copy's
-    /// program on another die for it, dies would wait for each other in a chain and be idle most of the time.
+    /// program on another die waited for it, dies would wait for each other in a chain and be idle most of the time.
     pub fn read(
         &mut self,
         at: Place,
@@ -168,7 +165,7 @@ impl Nand {
         self.transfer(at.channel, now, end, units)
     }
 
-    /// Reads a page into the page registers of the die. Returns the time at which the data are in them.
+    /// Reads a page into the page registers of the die. Returns when the data are in them.
     #[inline]
     pub fn sense(&mut self, at: Place, ready: SimTime, busy_ns: &mut u64) -> SimTime {
         let t_read = if at.slc { self.slc_t_read } else { self.t_read };
@@ -188,7 +185,6 @@ impl Nand {
         self.channels[channel].reserve(now, ready, self.bus_unit * u64::from(units))
     }
 
-    /// Erases this die's part of a superblock. Returns the end.
     pub fn erase(&mut self, die: Die, now: SimTime, busy_ns: &mut u64) -> SimTime {
         *busy_ns += self.t_erase.0;
         let die = &mut self.dies[die];
@@ -196,7 +192,7 @@ impl Nand {
         die.free_at
     }
 
-    /// Returns the time at which nothing is queued for any die.
+    /// Returns when the last die has nothing queued.
     pub(crate) fn idle_at(&self) -> SimTime {
         self.dies.iter().map(|die| die.free_at).max().unwrap_or_default()
     }

@@ -11,7 +11,6 @@ use super::stats::{SuperblockState, Wear};
 use crate::content::Content;
 use crate::units::{Lpn, SimTime, UnitRange};
 
-/// Times at which the first and the last unit of a read are in the controller.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ready {
     pub first: SimTime,
@@ -26,14 +25,14 @@ pub(super) trait Translation: Debug + Send + Sync {
     fn flash(&self) -> &Flash;
     fn flash_mut(&mut self) -> &mut Flash;
 
-    /// Writes host units that arrive at `arrived`, by a command accepted at `now`. Returns the time at which the last
-    /// of them is in the cache.
+    /// Writes host units that arrive at `arrived`, for a command accepted at `now`. Returns when the last of them is in
+    /// the cache.
     fn write(&mut self, now: SimTime, arrived: SimTime, units: UnitRange, content: Content) -> SimTime;
 
     /// Fetches the table entries of these units into the processor's caches.
     fn expect(&self, _lpns: &[Lpn]) {}
 
-    /// Programs host units that wait for their page to be full, after padding it.
+    /// Pads and programs the page for which host units wait.
     fn pad(&mut self, now: SimTime);
 
     /// Reads units for a command that is decoded at `decoded`.
@@ -50,13 +49,11 @@ pub(super) trait Translation: Debug + Send + Sync {
         self.unmap(now, &[range])
     }
 
-    /// Returns the time at which the parts of the map for the last unmapping were at hand; zero if the whole map is in
-    /// memory.
+    /// Returns when the parts of the map for the last unmapping were at hand; zero if the whole map is in memory.
     fn unmapped_at(&self) -> SimTime {
         SimTime::ZERO
     }
 
-    /// Erases everything. Returns the end of the last erase.
     fn erase_all(&mut self, now: SimTime) -> SimTime;
 
     /// Makes room while the host is idle, from `from` on and as long as a step can begin before `until`.
@@ -64,7 +61,6 @@ pub(super) trait Translation: Debug + Send + Sync {
     fn is_mapped(&self, lpn: Lpn) -> bool;
     fn mapped_units(&self) -> u64;
 
-    /// Returns the tag of a unit's data; `None` if it is unmapped or tags are not kept.
     fn tag(&self, lpn: Lpn) -> Option<u32>;
     fn wear(&self) -> Wear;
 
@@ -73,8 +69,7 @@ pub(super) trait Translation: Debug + Send + Sync {
         Vec::new()
     }
 
-    /// Returns the number of the superblock that holds a unit; `None` if it is unmapped, or the mapping does not have
-    /// superblocks.
+    /// Returns the superblock that holds a unit; `None` if it is unmapped, or the mapping has no superblocks.
     fn superblock_of(&self, _: Lpn) -> Option<u32> {
         None
     }
@@ -83,7 +78,6 @@ pub(super) trait Translation: Debug + Send + Sync {
     fn free_superblocks(&self) -> u32;
     fn memory_bytes(&self) -> u64;
 
-    /// Checks the mapping's accounting.
     fn audit(&self) -> Result<(), AuditError>;
 }
 

@@ -8,7 +8,7 @@ use super::config::{TrimConfig, TrimKind};
 use crate::units::{Lpn, SimDuration, UnitRange};
 
 impl TrimConfig {
-    /// Returns the time of a command, wherever it falls due; `mapped` of its units held data.
+    /// Returns the time that a command takes, wherever it falls due. `mapped` of its units held data.
     pub(super) fn cost(&self, ranges: &[UnitRange], mapped: u64) -> SimDuration {
         let units = ranges.iter().fold(0u64, |sum, r| sum.saturating_add(r.units));
         SimDuration(self.cost_per_command_ns)
@@ -17,7 +17,7 @@ impl TrimConfig {
             + SimDuration(self.cost_per_mapped_unit_ns) * mapped
     }
 
-    /// Returns how many ranges these extents take: one that exceeds the maximum range takes several.
+    /// Returns how many ranges these extents take. An extent longer than the maximum range takes several.
     pub(crate) fn ranges(&self, extents: &[UnitRange]) -> u32 {
         let range_max = u64::from(self.max_units_per_range.max(1));
         extents.iter().map(|extent| extent.units.div_ceil(range_max) as u32).sum()
@@ -33,12 +33,11 @@ impl TrimConfig {
         UnitRange::between(Lpn(start), Lpn(end))
     }
 
-    /// Returns true if the device supports TRIM.
     pub const fn is_supported(&self) -> bool {
         !matches!(self.kind, TrimKind::Unsupported)
     }
 
-    /// Returns true if the command has a queue slot next to other commands; if not, it drains the queue.
+    /// Returns true if the command is queued with other commands. If not, it drains the queue.
     pub const fn is_queued(&self) -> bool {
         !matches!(self.kind, TrimKind::AtaNonQueued)
     }

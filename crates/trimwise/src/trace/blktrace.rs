@@ -40,7 +40,6 @@ use super::input::{
 use super::{Event, Header, LeftOut, Record, Request, RequestKind, Source, TraceError};
 use crate::units::{Lba, SECTOR_BYTES, SectorRange, SimDuration, SimTime};
 
-/// Bits of a device number below its major number.
 const MINOR_BITS: u32 = 20;
 /// Major number of devices in a written trace: virtio's, as most kernels assign it.
 const MAJOR: u32 = 254;
@@ -67,19 +66,16 @@ pub(super) struct Action {
     preflush: bool,
 }
 
-/// What a line or a record says.
 enum Parsed<D> {
-    /// Time, device, stage, request, and true if the cache is emptied before it.
+    /// Time, device, stage and request, and true if the cache is emptied first.
     Action(u64, D, Stage, Request, bool),
-    /// A request of no sectors, and one of a kind that is none of ours.
+    /// Stage of a request without sectors whose kind is none of ours.
     Empty(Stage),
     Other(Stage),
-    /// No request.
     Nothing,
 }
 
 impl<D> Parsed<D> {
-    /// Returns the action with the index of its device.
     #[inline]
     fn counted(
         self,
@@ -109,9 +105,10 @@ pub(super) struct Matched<P: Parser<Item = Action>> {
     events: Sorted<P>,
     held: VecDeque<Held>,
     first: u64,
-    /// Numbers of the oldest and the newest open request of a device, kind and first sector; those between are chained.
+    /// Numbers of the oldest and the newest open request of a device, kind and first sector. Requests between them are
+    /// chained.
     open: HashMap<(u32, RequestKind, Lba), (u64, u64), foldhash::fast::RandomState>,
-    /// For each device: true if its requests begin with D; `None` as long as that is not known.
+    /// For each device: true if its requests begin with D; `None` while that is not known.
     is_issued: Vec<Option<bool>>,
     now: SimTime,
     is_ended: bool,
@@ -124,7 +121,7 @@ struct Held {
     device: u32,
     request: Request,
     is_open: bool,
-    /// True if this was not a request to the drive: it was requeued, or queued and later issued.
+    /// This was not a request to the drive: it was requeued, or queued and later issued.
     is_dropped: bool,
     /// Number of the next open request of the same device, kind and first sector.
     next: Option<u64>,
@@ -161,7 +158,7 @@ impl<P: Parser<Item = Action>> Matched<P> {
             (Stage::Issued, known) => {
                 if known.is_none() {
                     self.learn(device, true);
-                    // What was queued so far was not yet what the drive was asked for.
+                    // Requests queued so far were not yet requests to the drive.
                     for held in self.held.iter_mut().filter(|held| held.device == device) {
                         (held.is_dropped, held.is_open) = (true, false);
                     }
@@ -201,7 +198,7 @@ impl<P: Parser<Item = Action>> Matched<P> {
         }
     }
 
-    /// Finds the oldest open request of these first sector and kind, and ends it.
+    /// Ends the oldest open request of this device, kind and first sector.
     fn end(&mut self, key: (u32, RequestKind, Lba)) -> Option<&mut Held> {
         let std::collections::hash_map::Entry::Occupied(mut open) = self.open.entry(key) else { return None };
         let oldest = open.get().0;
@@ -214,7 +211,7 @@ impl<P: Parser<Item = Action>> Matched<P> {
         Some(held)
     }
 
-    /// Takes out the oldest request, if its completion is no longer awaited.
+    /// Takes out the oldest request, if it no longer waits for its completion.
     #[inline]
     fn release(&mut self) -> Option<Held> {
         let oldest = self.held.front()?;
@@ -274,7 +271,7 @@ impl<P: Parser<Item = Action>> Source for Matched<P> {
 #[inline]
 pub(super) fn parse_rwbs(rwbs: &[u8]) -> Option<(RequestKind, bool, Request)> {
     let (preflush, rest) = match rwbs.strip_prefix(b"F") {
-        // A flush alone is FN, or FF with newer kernels; an F in front of W is a flush before the write.
+        // A flush alone is FN, or FF with newer kernels. An F in front of W is a flush before the write.
         Some(rest) if matches!(rest.first(), Some(b'W' | b'F' | b'N')) => (true, rest),
         _ => (false, rwbs),
     };
@@ -298,7 +295,7 @@ pub(super) fn parse_rwbs(rwbs: &[u8]) -> Option<(RequestKind, bool, Request)> {
     Some((kind, preflush, request))
 }
 
-/// Puts the sectors into a request; a write of nothing after a flush is the flush.
+/// Puts the sectors into a request. A write of nothing after a flush is the flush.
 fn with_sectors(request: Request, preflush: bool, sectors: SectorRange) -> Option<Request> {
     match (request.kind, sectors.sectors) {
         (RequestKind::Flush, _) => Some(request),
@@ -308,7 +305,6 @@ fn with_sectors(request: Request, preflush: bool, sectors: SectorRange) -> Optio
     }
 }
 
-/// The text of blkparse, or of the kernel's tracepoints.
 #[derive(Debug)]
 pub(super) struct Text<'a, const KERNEL: bool> {
     lines: Lines<'a>,
@@ -377,7 +373,6 @@ fn parse_line(line: &[u8]) -> Result<Parsed<&[u8]>, Wrong> {
     })
 }
 
-/// The tracepoints that are requests, as tracefs names them.
 const TRACEPOINTS: [(&[u8], Stage); 4] = [
     (b"block_rq_issue: ", Stage::Issued),
     (b"block_rq_complete: ", Stage::Completed),
@@ -385,7 +380,7 @@ const TRACEPOINTS: [(&[u8], Stage); 4] = [
     (b"block_bio_queue: ", Stage::Queued),
 ];
 
-/// Finds a request in a line of the kernel's: what is in front of it, its stage, and what follows.
+/// Finds a request in a line of the kernel's: the text in front of it, its stage, and the text after it.
 fn tracepoint(line: &[u8]) -> Option<(&[u8], Stage, &[u8])> {
     let at =
         memmem::find(line, b" block_").or_else(|| memmem::find(line, b"block:block_").map(|at| at + 5))?;
@@ -393,8 +388,7 @@ fn tracepoint(line: &[u8]) -> Option<(&[u8], Stage, &[u8])> {
     TRACEPOINTS.iter().find_map(|(name, stage)| Some((before, *stage, event.strip_prefix(*name)?)))
 }
 
-/// Returns true if a line is of the kernel's block tracepoints, or begins such text.
-/// What the text of tracefs begins with.
+/// Beginning of the text of tracefs.
 pub(super) const KERNEL_HEADING: &[u8] = b"# tracer: ";
 
 pub(super) fn is_kernel_text(line: &[u8]) -> bool {
@@ -414,7 +408,7 @@ fn parse_kernel_line(line: &[u8]) -> Result<Parsed<&[u8]>, Wrong> {
     }
     let rwbs = words.next().ok_or_else(short)?;
     let Some((kind, preflush, request)) = parse_rwbs(rwbs) else { return Ok(Parsed::Other(stage)) };
-    // In front of the sectors are the bytes and the command of a pass-through request.
+    // In front of the sectors there are the bytes and the command of a pass-through request.
     let (mut first, mut count) = (None, None);
     let mut word = words.next();
     while let Some(this) = word {
@@ -466,15 +460,11 @@ impl<const KERNEL: bool> Parser for Text<'_, KERNEL> {
     }
 }
 
-/// Binary records: of one stream, or of a file for each processor.
 #[derive(Debug)]
 pub(super) struct Binary<'a> {
     processors: Vec<Processor<'a>>,
-    /// The processor whose record was read last.
     last: usize,
-    /// Number and index of the device of the record before.
     device: Option<(u64, u32)>,
-    /// Why another processor has no records here.
     unread: Option<TraceError>,
 }
 
@@ -660,9 +650,8 @@ impl Parser for Binary<'_> {
 /// Writes blktrace's binary records, little endian, all of one processor, as `blktrace -o -` would in order of time.
 ///
 /// blkparse and btt read them (`blkparse -i - <FILE`, `btt -i FILE`); `blkparse -i NAME` looks for a file whose name
-/// ends in `.blktrace.0`. Each request has three records: queued, issued and completed. A trace does not know the time
-/// at which a request was queued, so the record of it has the time of its issue; no process is named. Other events are
-/// left out.
+/// ends in `.blktrace.0`. Each request has three records: queued, issued and completed. A trace does not know when a
+/// request was queued, so that record has the time of its issue; no process is named. Other events are left out.
 #[derive(Debug)]
 pub struct Writer<W> {
     out: W,
@@ -682,16 +671,14 @@ struct Row {
 }
 
 impl<W: Write> Writer<W> {
-    /// Begins a trace; the format has no header.
     pub fn new(out: W) -> Self {
         Self { out, sequence: 0, open: BinaryHeap::new(), requests: 0 }
     }
 
     /// Writes a request, after the completions before it. Pass records in the order of their time.
     ///
-    /// # Errors
-    /// Errors of the output, and `InvalidInput` for a request of 4 GiB or more, or a device beyond 65,535: the records
-    /// have no room for them.
+    /// # Errors Errors of the output, and `InvalidInput` for a request of 4 GiB or more, or a device beyond 65,535: the
+    /// records have no room for them.
     pub fn write(&mut self, record: &Record) -> io::Result<()> {
         let Event::Request(request) = record.event else { return Ok(()) };
         let too_large = |what: String| io::Error::new(io::ErrorKind::InvalidInput, what);
@@ -728,7 +715,7 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Writes the completions that are left, and returns the output.
+    /// Writes the remaining completions, and returns the output.
     pub fn finish(mut self) -> io::Result<W> {
         self.complete_until(SimTime(u64::MAX))?;
         Ok(self.out)

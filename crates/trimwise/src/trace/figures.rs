@@ -1,5 +1,3 @@
-//! The figures of a replayed trace.
-
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -10,13 +8,12 @@ use super::survey::Latencies;
 use crate::units::SectorRange;
 use crate::workload::latency::LatencySummary;
 
-/// Rule for the time at which requests were issued, without its settings.
+/// When requests are issued: a [`Pace`](crate::replay::Pace) without its settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PaceKind {
-    /// At their recorded times.
     Open,
-    /// Each request once those had completed that it waited for in the recording.
+    /// Each request once those had completed for which it waited in the recording.
     Closed,
 }
 
@@ -29,20 +26,16 @@ impl fmt::Display for PaceKind {
     }
 }
 
-/// Information about freed space in a trace.
+/// What a trace knows of freed space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Knows {
-    /// Frees, allocations and commits of a file system.
     Frees,
-    /// Discards of the host, but no frees.
     Discards,
-    /// No information.
     Nothing,
 }
 
 impl Knows {
-    /// Says which questions such a trace can answer.
     pub fn serves(self) -> &'static str {
         match self {
             Self::Frees => {
@@ -62,38 +55,31 @@ impl Knows {
     }
 }
 
-/// The figures of a replay.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplayFigures {
-    /// Rule for the time at which requests were issued.
     pub pace: PaceKind,
-    /// Number of requests replayed, apart from discards.
+    /// Number of requests replayed, without discards.
     pub requests: u64,
-    /// Number of bytes read.
     pub read_bytes: u64,
-    /// Number of bytes written.
     pub written_bytes: u64,
-    /// Mean latency of reads, writes and flushes.
     pub latency_mean_ns: u64,
     /// Mean of the recorded latencies of these requests; `None` if the trace has no latencies.
     pub recorded_latency_mean_ns: Option<u64>,
-    /// Recorded latencies by kind of request.
     pub recorded_latency: BTreeMap<String, LatencySummary>,
-    /// Size of the drive on which it was recorded; `None` if the trace does not say, or if several are replayed at once.
+    /// Size of the drive on which the trace was recorded; `None` if the trace does not say, or if several drives are
+    /// replayed at once.
     #[serde(default)]
     pub recorded_drive_bytes: Option<u64>,
-    /// Information that drives the policy.
+    /// The knowledge of free space that drives the policy.
     pub knows: Knows,
-    /// Number of discards in the trace.
     pub recorded_discards: u64,
-    /// Number of bytes that were written before, apart from the drive's fill, since the trace reads them first.
+    /// Bytes written before the replay, apart from the drive's fill, since the trace reads them first.
     #[serde(default)]
     pub written_before_bytes: u64,
-    /// Number of events lost while the trace was recorded.
     pub lost_events: u64,
-    /// Number of requests whose addresses were cut at the end of the drive, because they were wrapped or scaled.
+    /// Number of requests that were wrapped or scaled, and then cut at the end of the drive.
     pub cut_requests: u64,
-    /// Where and why the trace ended early, if it is damaged; the figures cover what comes before.
+    /// Where and why a damaged trace ended early. The figures cover everything before that.
     pub cut_off: Option<String>,
 }
 

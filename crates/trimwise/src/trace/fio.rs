@@ -21,7 +21,7 @@ pub(super) const MAGIC: &str = "fio version ";
 #[derive(Debug)]
 pub(super) struct Iolog<'a> {
     lines: Lines<'a>,
-    /// 0 until the first line was read.
+    /// 0 until the first line has been read.
     version: u8,
     waited_ns: u64,
 }
@@ -53,7 +53,6 @@ fn is_comment(line: &[u8]) -> bool {
 
 enum Line<'a> {
     Nothing,
-    /// A request of no sectors.
     Empty,
     Wait(u64),
     Request(u64, &'a [u8], Request),

@@ -16,7 +16,6 @@ use super::rows::scsi;
 use super::{Request, RequestKind, TraceError};
 use crate::units::SECTOR_BYTES;
 
-/// Reads fields of a record by their position.
 struct Fields<'r>(&'r [u8]);
 
 impl Fields<'_> {
@@ -25,16 +24,14 @@ impl Fields<'_> {
     }
 }
 
-/// The layout of one kind of records.
 pub(super) trait Layout {
     const MADE_BY: &'static str;
     const DEVICE: &'static [u8];
     fn record_bytes(&self) -> usize;
-    /// Returns the time in nanoseconds and the request; `None` for a command that is none of ours.
+    /// Returns the time in nanoseconds and the request; `None` for another command than read or write.
     fn parse(&self, record: &[u8]) -> Result<Option<(u64, Request)>, Wrong>;
 }
 
-/// Reads records of one size.
 #[derive(Debug)]
 pub(super) struct Fixed<'a, L> {
     input: Input<'a>,
@@ -101,10 +98,9 @@ impl Layout for Oracle {
     }
 }
 
-/// How far the command lies before the byte with the version, in both.
+/// Distance of the command from the byte with the version, which it precedes in both versions.
 const COMMAND_BEFORE: usize = 3;
 
-/// The versions of vscsi.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Vscsi {
     One,
@@ -112,7 +108,7 @@ pub(super) enum Vscsi {
 }
 
 impl Vscsi {
-    /// Finds out the version from the first two records: each has it in a byte, and the first reads or writes.
+    /// Finds the version from the first two records: each has it in a byte, and the first is a read or write.
     pub fn recognise(head: &[u8]) -> Option<Self> {
         [Self::One, Self::Two].into_iter().find(|version| {
             let (at, number) = version.mark();
@@ -122,7 +118,6 @@ impl Vscsi {
         })
     }
 
-    /// Position and value of the version's byte.
     fn mark(self) -> (usize, u8) {
         match self {
             Self::One => (15, 1),
@@ -159,7 +154,6 @@ impl Layout for Vscsi {
     }
 }
 
-/// The error for bytes that are no vscsi trace.
 pub(super) fn no_vscsi() -> TraceError {
     malformed(
         "record 1, byte 0",

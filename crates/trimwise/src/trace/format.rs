@@ -6,18 +6,18 @@
 //! record record ... end
 //! ```
 //!
-//! A record begins with a tag byte. Its low four bits are the kind: 0 read, 1 write, 2 discard, 3 flush, 4 freed,
-//! 5 allocated, 6 committed, 7 lost, 8 begun, 9 a device, 15 the end of the trace. Bits 4 to 6 of a request are sync, FUA
-//! and metadata; bit 7 says that the device differs from that of the record before. Then follow numbers as LEB128:
+//! A record begins with a tag byte. Its low four bits are the kind: 0 read, 1 write, 2 discard, 3 flush, 4 freed, 5
+//! allocated, 6 committed, 7 lost, 8 begun, 9 a device, 15 the end of the trace. Bits 4 to 6 of a request are sync, FUA
+//! and metadata; bit 7 says that the device differs from that of the previous record. Then follow numbers as LEB128:
 //!
-//! 1. nanoseconds since the record before;
+//! 1. nanoseconds since the previous record;
 //! 2. with bit 7, the device's index;
 //! 3. with sectors, the distance of the first one from the end of the last range of the same device, zigzag-coded, and
 //!    their number;
 //! 4. of a request, its latency in nanoseconds plus one, 0 if unknown; of lost events, their number.
 //!
-//! A device that the header does not have comes before its first record. Behind that tag is only the length of its JSON,
-//! and the JSON. Converted traces whose format names devices as it goes have such records if there are several devices.
+//! A device that is not in the header comes before its first record: a tag, the length of its JSON, and the JSON.
+//! Converted traces whose format names devices as it goes have such records if there are several devices.
 //!
 //! Writers of files compress the whole stream (zstd); this module sees the plain bytes. A trace without its end mark
 //! was cut off; reading it returns that as an error.
@@ -28,13 +28,10 @@ use super::input::{DEVICES_MAX, Input, SPAN_MAX, failed, malformed, sectors};
 use super::{Event, Header, Record, Request, RequestKind, Source, TraceDevice, TraceError};
 use crate::units::{Lba, SectorRange, SimDuration, SimTime};
 
-/// The first line of every trace of this version.
 pub const MAGIC: &str = "trimwise trace 1\n";
-/// Beginning of the first line of every version.
 pub(super) const MAGIC_ANY: &str = "trimwise trace ";
 /// Maximum length of a header: far more than a thousand devices need.
 const HEADER_BYTES_MAX: usize = 1 << 20;
-/// Maximum length of the JSON of a device.
 const DEVICE_BYTES_MAX: usize = 1 << 16;
 const FREED: u8 = 4;
 const ALLOCATED: u8 = 5;
@@ -42,14 +39,14 @@ const COMMITTED: u8 = 6;
 const LOST: u8 = 7;
 const BEGUN: u8 = 8;
 const DEVICE: u8 = 9;
-/// The end mark: a trace without it was cut off.
+/// The end mark. A trace without it was cut off.
 pub const END: u8 = 15;
 const SYNC: u8 = 1 << 4;
 const FUA: u8 = 1 << 5;
 const META: u8 = 1 << 6;
 const OTHER_DEVICE: u8 = 1 << 7;
 
-/// State of the record before, on which the coding of a record depends.
+/// State of the previous record, on which the coding of the next one depends.
 #[derive(Debug, Default)]
 struct Previous {
     at: SimTime,
@@ -63,7 +60,6 @@ impl Previous {
     }
 }
 
-/// Writes a trace in trimwise's own format.
 #[derive(Debug)]
 pub struct Writer<W: Write> {
     out: W,
@@ -72,7 +68,6 @@ pub struct Writer<W: Write> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Starts a trace with its header.
     pub fn new(mut out: W, header: &Header) -> std::io::Result<Self> {
         out.write_all(MAGIC.as_bytes())?;
         serde_json::to_writer(&mut out, header)?;
@@ -80,12 +75,10 @@ impl<W: Write> Writer<W> {
         Ok(Self { out, previous: Previous::new(header.devices.len()), buffer: Vec::with_capacity(64) })
     }
 
-    /// Returns the number of devices so far.
     pub fn devices(&self) -> usize {
         self.previous.ends.len()
     }
 
-    /// Adds a device that the header does not have.
     pub fn add_device(&mut self, device: &TraceDevice) -> std::io::Result<()> {
         let json = serde_json::to_vec(device)?;
         self.buffer.clear();
@@ -96,10 +89,9 @@ impl<W: Write> Writer<W> {
         self.out.write_all(&self.buffer)
     }
 
-    /// Writes one record. Its time must not be before that of the last one; if it is, it counts as the same.
+    /// Writes one record. A time before that of the last record is replaced by the latter.
     ///
-    /// # Panics
-    /// If neither the header nor [`add_device`](Self::add_device) has the record's device.
+    /// # Panics If neither the header nor [`add_device`](Self::add_device) has the record's device.
     pub fn write(&mut self, record: &Record) -> std::io::Result<()> {
         let Record { at, device, event } = *record;
         let (tag, sectors, last) = match event {
@@ -168,7 +160,6 @@ const fn unzigzag(number: u64) -> i64 {
     (number >> 1) as i64 ^ -((number & 1) as i64)
 }
 
-/// Reads a trace in trimwise's own format.
 #[derive(Debug)]
 pub struct Reader<'a> {
     input: Input<'a>,
@@ -178,22 +169,18 @@ pub struct Reader<'a> {
     is_ended: bool,
 }
 
-/// Reasons why the bytes at hand are no record.
 enum Stop {
-    /// They end within it.
     Short,
-    /// They are wrong: what they say, and what would be accepted.
+    /// They are wrong: what was found, and what would be accepted.
     Wrong(String, String),
 }
 
-/// What a record is.
 enum Item {
     Record(Record),
     Device(TraceDevice),
     End,
 }
 
-/// Takes numbers from the front of bytes.
 struct Numbers<'b> {
     rest: &'b [u8],
 }
@@ -280,7 +267,7 @@ impl Previous {
                 return Err(Stop::Wrong(format!("kind {other}"), "a kind from 0 to 9, or 15".to_owned()));
             }
         };
-        // Only now is it whole.
+        // Only now is the record known to be whole.
         if has_sectors {
             *end = range.first.0 + range.sectors;
         }

@@ -9,11 +9,11 @@ use memchr::memchr;
 use super::{Event, Header, LeftOut, Record, Request, RequestKind, Source, TraceDevice, TraceError};
 use crate::units::{Bytes, Lba, SECTOR_BYTES, SectorRange, SimDuration, SimTime};
 
-/// Bytes read at once; more than any record, of which blktrace's are the longest (64 KiB and a head).
+/// Bytes read at once: more than any record. blktrace's are the longest, of 64 KiB and a head.
 const BLOCK_BYTES: usize = 1 << 17;
-/// Maximum length of a line, in bytes: a blkparse line is a tenth of it.
+/// Maximum length of a line, in bytes. A line of blkparse has a tenth of that.
 const LINE_BYTES_MAX: usize = 4096;
-/// Maximum number of devices in a trace; more are a sign of the wrong format.
+/// Maximum number of devices in a trace. More are a sign of the wrong format.
 pub(super) const DEVICES_MAX: usize = 65_536;
 /// Maximum number of records whose order is restored: many times the requests that a host has in flight at once.
 const WINDOW_RECORDS: usize = 65_536;
@@ -25,7 +25,6 @@ const REQUEST_MAX: Bytes = Bytes::gib(4);
 /// would run for hours to pass centuries.
 pub(super) const SPAN_MAX: SimDuration = SimDuration::from_secs(10 * 365 * 86_400);
 
-/// Creates the error for input that does not follow the format.
 pub(super) fn malformed(place: &str, what: impl Into<String>, expected: &str) -> TraceError {
     TraceError::Malformed { place: place.to_owned(), what: what.into(), expected: expected.to_owned() }
 }
@@ -49,7 +48,6 @@ impl<'a> Input<'a> {
         Self { from, block: vec![0; BLOCK_BYTES], start: 0, end: 0 }
     }
 
-    /// Returns the bytes that were read and not consumed.
     #[inline]
     pub fn rest(&self) -> &[u8] {
         &self.block[self.start..self.end]
@@ -60,7 +58,7 @@ impl<'a> Input<'a> {
         self.start += bytes;
     }
 
-    /// Waits for more bytes behind the rest, which must be shorter than a block. Returns false at the end.
+    /// Reads more bytes behind the rest, which must be shorter than a block. Returns false at the end.
     pub fn more(&mut self) -> io::Result<bool> {
         if self.end == self.block.len() {
             self.block.copy_within(self.start.., 0);
@@ -79,8 +77,8 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Reads until the rest has at least this many bytes. Returns false if the input ends before its first byte; an end
-    /// behind that is an error.
+    /// Reads until the rest has at least this many bytes. Returns false if the input ends before its first byte. An end
+    /// after that is an error.
     pub fn expect(&mut self, bytes: usize, place: impl Fn() -> String) -> Result<bool, TraceError> {
         while self.rest().len() < bytes {
             match self.more() {
@@ -94,7 +92,6 @@ impl<'a> Input<'a> {
     }
 }
 
-/// Creates the error for input that cannot be read.
 pub(super) fn failed(source: io::Error, place: String) -> TraceError {
     match source.kind() {
         // A compressed file that was cut off.
@@ -103,7 +100,6 @@ pub(super) fn failed(source: io::Error, place: String) -> TraceError {
     }
 }
 
-/// Reads lines of limited length and counts them.
 #[derive(Debug)]
 pub(super) struct Lines<'a> {
     input: Input<'a>,
@@ -119,7 +115,7 @@ impl<'a> Lines<'a> {
         format!("line {}", self.number)
     }
 
-    /// Returns the next line without its end and the space before that.
+    /// Returns the next line without its end and trailing space.
     pub fn next(&mut self) -> Result<Option<&[u8]>, TraceError> {
         self.number += 1;
         let mut searched = 0;
@@ -155,7 +151,7 @@ impl Wrong {
         malformed(place, self.0, self.1)
     }
 
-    /// The error of a line of text. A line that is no text at all says so.
+    /// Returns the error for this line. It says so if the line is no text at all.
     pub fn on(self, line: &[u8]) -> Self {
         match std::str::from_utf8(line) {
             Ok(_) => self,
@@ -164,7 +160,6 @@ impl Wrong {
     }
 }
 
-/// Text as a message shows it.
 pub(super) fn shown(text: &[u8]) -> String {
     format!("'{}'", String::from_utf8_lossy(text))
 }
@@ -173,10 +168,9 @@ pub(super) fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty())
 }
 
-/// Parses a number in decimal digits.
 #[inline]
 pub(super) fn number(text: &[u8]) -> Option<u64> {
-    /// So many digits fit into 64 bits, whatever they are.
+    /// Any number with this many digits fits in 64 bits.
     const SAFE: usize = 19;
     let digits = text.strip_prefix(b"+").unwrap_or(text);
     let mut number = 0u64;
@@ -195,7 +189,7 @@ pub(super) fn number(text: &[u8]) -> Option<u64> {
     (!wrong).then_some(number)
 }
 
-/// Parses a number in hexadecimal digits, perhaps behind `0x`.
+/// Parses a number in hexadecimal digits, with or without `0x`.
 pub(super) fn hexadecimal(text: &[u8]) -> Option<u64> {
     let digits = text.strip_prefix(b"0x").unwrap_or(text);
     let all_digits = digits.iter().all(u8::is_ascii_hexdigit);
@@ -203,7 +197,7 @@ pub(super) fn hexadecimal(text: &[u8]) -> Option<u64> {
     u64::from_str_radix(text, 16).ok()
 }
 
-/// Parses a decimal fraction as billionths; digits behind the ninth are dropped.
+/// Parses a decimal fraction as billionths. Digits after the ninth are dropped.
 pub(super) fn billionths(text: &[u8]) -> Option<u64> {
     let dot = memchr(b'.', text).unwrap_or(text.len());
     let fraction = text.get(dot + 1..).unwrap_or_default();
@@ -258,7 +252,7 @@ pub(super) fn sectors(kind: RequestKind, first: u64, count: u64) -> Result<Secto
     }
 }
 
-/// Refuses reads and writes that no host can ask for.
+/// Rejects reads and writes that no host can request.
 #[inline]
 fn possible(kind: RequestKind, range: SectorRange, bytes: u64) -> Result<SectorRange, Wrong> {
     let is_transfer = matches!(kind, RequestKind::Read | RequestKind::Write);
@@ -273,13 +267,13 @@ pub(super) fn plain(kind: RequestKind, sectors: SectorRange) -> Request {
     Request { kind, sectors, sync: kind == RequestKind::Read, fua: false, meta: false, latency: None }
 }
 
-/// What a reader finds out about the trace as a whole.
+/// What a reader learns about the trace as a whole.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     pub header: Header,
     pub left_out: LeftOut,
     indices: HashMap<Vec<u8>, u32, foldhash::fast::RandomState>,
-    /// The device of the line before.
+    /// The device of the previous line.
     last: Option<(Vec<u8>, u32)>,
 }
 
@@ -329,7 +323,7 @@ pub(super) trait Parser {
     fn place(&self) -> String;
 }
 
-/// An item with a time; ordered so that a heap yields the earliest first, and of equal times the lowest number.
+/// An item with a time, ordered so that a heap yields the earliest first, and of equal times the lowest number.
 #[derive(Debug)]
 pub(crate) struct Waiting<T> {
     pub at: u64,
@@ -357,7 +351,7 @@ impl<T> PartialEq for Waiting<T> {
 
 impl<T> Eq for Waiting<T> {}
 
-/// Yields items in time order, from the first one on; an item that comes too late is an error.
+/// Yields items in time order, from the first one on. An item that comes too late is an error.
 #[derive(Debug)]
 pub(super) struct Sorted<P: Parser> {
     parser: P,
@@ -368,7 +362,6 @@ pub(super) struct Sorted<P: Parser> {
     count: u64,
     newest: u64,
     passed: Option<u64>,
-    /// Time of the first item of the file.
     origin: Option<u64>,
     first: u64,
     is_ended: bool,
@@ -445,7 +438,7 @@ impl<P: Parser> Sorted<P> {
         }
     }
 
-    /// Ends the trace at an item whose time cannot be.
+    /// Ends the trace at an item with an impossible time.
     fn refuse(&mut self, at: u64, origin: u64) {
         let seconds = |nanos: u64| SimDuration::from_nanos(nanos).as_secs_f64();
         let (what, expected) = match self.passed {

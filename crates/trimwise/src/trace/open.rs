@@ -17,45 +17,30 @@ use super::rows::{
 };
 use super::{Source, TraceError};
 
-/// A format of traces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// trimwise's own format.
     Own,
-    /// The text of blkparse.
     Blkparse,
-    /// The binary records of blktrace.
     Blktrace,
-    /// The text of the kernel's block tracepoints.
     Tracepoints,
-    /// The text of biosnoop.
     Biosnoop,
-    /// The iolog of fio.
     Fio,
-    /// Traces of MSR Cambridge.
     Msr,
-    /// Traces of the SYSTOR '17 paper.
     Systor,
-    /// Traces in the format of the Storage Performance Council.
+    /// Storage Performance Council.
     Spc,
-    /// Text of Event Tracing for Windows.
     Etw,
-    /// Traces of CloudPhysics as text.
+    /// CloudPhysics as text.
     CloudPhysics,
-    /// Traces of CloudPhysics as VMware's binary records.
+    /// CloudPhysics as VMware's binary records.
     Vscsi,
-    /// Traces of Alibaba's block storage.
     Alibaba,
-    /// Traces of Tencent's block storage.
     Tencent,
-    /// The ASCII format of MQSim.
     Mqsim,
-    /// The oracleGeneral format of libCacheSim.
     OracleGeneral,
 }
 
 impl Format {
-    /// Every format with its name and description.
     pub const ALL: [(Self, &str, &str); 16] = [
         (Self::Own, "trimwise", "trimwise's own, as `trimwise record` writes it"),
         (Self::Blkparse, "blkparse", "the text of blkparse, in its default format"),
@@ -96,32 +81,28 @@ impl FromStr for Format {
     }
 }
 
-/// Number of bytes that are read to detect the format: more than one line of text, and the comments before it.
+/// Number of bytes read to detect the format: more than one line of text, and the comments before it.
 const HEAD_BYTES: usize = 4096;
 const COMMENTS_BYTES: usize = 1 << 16;
 
 /// A file of a trace: its name, for messages, and its bytes.
 pub type Part<'a> = (String, Box<dyn Read + 'a>);
 
-/// Opens a trace. Without a format, its first bytes must show which one it has.
+/// Opens a trace. Without a given format, its first bytes must show which one it has.
 ///
-/// # Errors
-/// [`TraceError`] if it is empty, has no such format, or cannot be read.
+/// # Errors [`TraceError`] if it is empty, has no known format, or cannot be read.
 pub fn open<'a>(input: impl Read + 'a, format: Option<Format>) -> Result<Box<dyn Source + 'a>, TraceError> {
     open_parts(vec![(String::new(), Box::new(input))], format)
 }
 
-/// Opens a trace of one or several files; several are those of blktrace, one for each processor. One of several that
-/// cannot even begin to be read is the error at the end of the others.
-///
-/// # Errors
-/// As for [`open`].
+/// Opens a trace of one or several files. Several are those of blktrace, one for each processor. If one of several
+/// cannot even begin to be read, its error comes at the end of the others.
 pub fn open_parts(parts: Vec<Part<'_>>, format: Option<Format>) -> Result<Box<dyn Source + '_>, TraceError> {
     let is_one = parts.len() == 1;
     let (mut inputs, mut unread) = (Vec::new(), None);
     for (name, part) in parts {
         let mut input = Input::new(part);
-        // Of several, some are empty: those of processors that did nothing.
+        // Of several files, those of processors that did nothing are empty.
         match read_head(&mut input) {
             Ok(()) => inputs.push((name, input)),
             Err(source) if is_one => return Err(failed(source, "byte 0".to_owned())),
@@ -132,7 +113,7 @@ pub fn open_parts(parts: Vec<Part<'_>>, format: Option<Format>) -> Result<Box<dy
     let Some((_, begun)) = begun else {
         return Err(unread.unwrap_or_else(|| malformed("byte 0", "the trace is empty", "a block trace")));
     };
-    // Its records may begin with any bytes.
+    // Records of oracleGeneral may begin with any bytes.
     if format != Some(Format::OracleGeneral) {
         expect_none_of_others(begun.rest())?;
     }
@@ -182,8 +163,8 @@ fn rows<'a, F: Row + 'a>(input: Input<'a>) -> Box<dyn Source + 'a> {
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Reads up to the end of the first line that says something, so that nothing waits for more of a trace that is still
-/// being written.
+/// Reads up to the end of the first line with content, so that nothing waits for more of a trace that is still being
+/// written.
 fn read_head(input: &mut Input<'_>) -> io::Result<()> {
     let is_enough = |head: &[u8]| {
         let rest = behind_comments(head);
@@ -217,8 +198,8 @@ const OTHERS: [(&[u8], &str, &str); 8] = [
     (b"<?xml", "XML", "a block trace"),
 ];
 
-/// Returns what follows the lines that say nothing of the format: empty ones, comments, and what some tools print before
-/// their first line.
+/// Returns the text after the lines that tell nothing about the format: empty ones, comments, and what some tools print
+/// before their first line.
 fn behind_comments(head: &[u8]) -> &[u8] {
     let mut rest = head.strip_prefix(BYTE_ORDER_MARK).unwrap_or(head);
     while let Some(end) = memchr(b'\n', rest) {
@@ -276,7 +257,6 @@ fn recognise(head: &[u8]) -> Result<Format, TraceError> {
     Ok(found)
 }
 
-/// The report of trace-cmd begins with the number of processors.
 fn is_trace_cmd(text: &[u8]) -> bool {
     let mut lines = text.split(|byte| *byte == b'\n');
     lines.next().is_some_and(|line| line.starts_with(b"cpus=")) && lines.take(9).any(is_kernel_text)
@@ -294,7 +274,7 @@ fn expect_none_of_others(head: &[u8]) -> Result<(), TraceError> {
 }
 
 fn unknown(line: &[u8], number: usize) -> TraceError {
-    // Formats that are not recognised, by the shape of a line.
+    // Formats without a mark are guessed from the shape of a line.
     let numbers = |separator: fn(&u8) -> bool| {
         let fields = line.split(separator).filter(|field| !field.is_empty());
         fields.map(|field| field.trim_ascii().iter().all(u8::is_ascii_digit)).collect::<Vec<bool>>()

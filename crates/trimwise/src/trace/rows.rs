@@ -41,22 +41,18 @@ const READ_OR_WRITE: &str = "R or W";
 /// Added to times that count from the beginning of a recording, so that a request may have been issued before it.
 const BEGINNING_NS: u64 = 86_400 * 1_000_000_000;
 
-/// The content of a line.
 pub(super) enum Line<'l> {
-    /// Time in nanoseconds, device, request.
     Request(u64, &'l [u8], Request),
-    /// A request of a kind that the format leaves open, or that is none of ours.
+    /// A request whose kind the format leaves open, or is none of ours.
     Other,
-    /// No request.
     Nothing,
 }
 
-/// Parses the lines of a format.
 pub(super) trait Row: Default {
     const MADE_BY: &'static str;
     const WINDOW: SimDuration = SimDuration::from_secs(1);
     fn parse<'l>(&mut self, line: &'l [u8]) -> Result<Line<'l>, Wrong>;
-    /// Whether a line was printed by the tool before its first one.
+    /// Returns true if the tool printed a line before its first event.
     fn is_banner(_: &[u8]) -> bool {
         false
     }
@@ -171,14 +167,13 @@ fn decimal(text: &[u8], unit_ns: u64, expected: &'static str) -> Result<u64, Wro
     Ok(time / (1_000_000_000 / unit_ns))
 }
 
-/// A request that took so long, and ended at a time since the beginning of the recording.
+/// Builds a request from its latency and from the time of its end since the beginning of the recording.
 fn completed<'l>(ended: u64, latency: u64, device: &'l [u8], request: Request) -> Line<'l> {
     let at = BEGINNING_NS.saturating_add(ended).saturating_sub(latency);
     let latency = Some(SimDuration::from_nanos(latency));
     Line::Request(at, device, Request { latency, ..request })
 }
 
-/// Returns the kind of a SCSI command that reads or writes.
 pub(super) fn scsi(command: u64) -> Option<RequestKind> {
     match command {
         0x08 | 0x28 | 0x88 | 0xa8 => Some(RequestKind::Read),
@@ -208,7 +203,7 @@ impl Row for Msr {
             field(Some(size), "a size in bytes")?,
         )?;
         let latency = Some(SimDuration::from_nanos(nanos(response, FILE_TIME_NS)?));
-        // File time counts from 1601: in nanoseconds, today is beyond 2^63, and what is before 2185 fits into 64 bits.
+        // File time counts from 1601. In nanoseconds, today is beyond 2^63, and any time before 2185 fits in 64 bits.
         let start = host.as_ptr() as usize - line.as_ptr() as usize;
         let end = disk.as_ptr() as usize - line.as_ptr() as usize + disk.len();
         let request = Request { latency, ..plain(kind, range) };
@@ -340,7 +335,7 @@ impl Row for Mqsim {
     }
 }
 
-/// Positions of the columns of transfers and of flushes: the newest versions have the processor among them.
+/// Positions of the columns of transfers and of flushes. The newest versions have the processor among them.
 #[derive(Debug)]
 pub(super) struct Etw {
     transfer: EtwColumns,
@@ -348,7 +343,7 @@ pub(super) struct Etw {
     is_in_header: bool,
 }
 
-/// Positions of columns; `None` where an event does not have it.
+/// Positions of columns; `None` where an event does not have the column.
 #[derive(Clone, Copy, Debug)]
 struct EtwColumns {
     at: Option<usize>,
@@ -433,14 +428,14 @@ pub(super) fn is_banner_of_xperf(line: &[u8]) -> bool {
     line.starts_with(b"[") && line.ends_with(b"]") || line.starts_with(b"OS Version: ")
 }
 
-/// `Tracing block device I/O... Hit Ctrl-C to end.`, and of newer versions without `device`.
+/// `Tracing block device I/O... Hit Ctrl-C to end.`, in newer versions without `device`.
 pub(super) fn is_banner_of_biosnoop(line: &[u8]) -> bool {
     line.starts_with(b"Tracing block ")
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Biosnoop {
-    /// With `-Q`, the time in the queue is in front of the latency.
+    /// With `-Q`, the time in the queue comes before the latency.
     is_queue_shown: bool,
 }
 
@@ -458,7 +453,7 @@ impl Row for Biosnoop {
 
     fn parse<'l>(&mut self, line: &'l [u8]) -> Result<Line<'l>, Wrong> {
         const COLUMNS: &str = "TIME(s) COMM PID DISK T SECTOR BYTES LAT(ms)";
-        // A program's name may have spaces, and a request of no disk has no name of one.
+        // A program's name may have spaces, and a request without a disk has no name of one.
         let mut last = line.rsplit(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
         let mut next = || last.next().ok_or_else(|| Wrong("a line cut short".to_owned(), COLUMNS));
         let latency = decimal(next()?, 1_000_000, "a latency in milliseconds")?;

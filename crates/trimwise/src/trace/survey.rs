@@ -1,5 +1,3 @@
-//! Surveys the contents of a trace.
-
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
@@ -14,17 +12,14 @@ use crate::workload::latency::{LatencySummary, histogram};
 /// Minimum length of a pause that gets a note: the clock was probably set, or the recording stopped.
 const GAP: SimDuration = SimDuration::from_secs(3600);
 const RECORDS_PER_CALL: u64 = 65_536;
-/// Records that are added up together.
 const BATCH_RECORDS: usize = 256;
 const PIECE_UNITS: u64 = 32_768;
-/// Maximum number of pieces: 256 MiB of memory, and 8 TiB that are touched all over.
+/// Maximum number of pieces. They take 256 MiB of memory, and cover 8 TiB if all of it is touched.
 const PIECES_MAX: usize = 65_536;
 
 impl RequestKind {
-    /// Every kind, in the order in which reports show them.
     pub const ALL: [Self; 4] = [Self::Read, Self::Write, Self::Discard, Self::Flush];
 
-    /// Returns the name used in tables and JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -35,7 +30,7 @@ impl RequestKind {
     }
 }
 
-/// Latencies by kind of request, and their sum.
+/// Latencies by kind of request, and of all kinds together.
 #[derive(Clone, Debug)]
 pub(crate) struct Latencies {
     histograms: [Histogram<u32>; 4],
@@ -72,76 +67,59 @@ impl Latencies {
         quantiles.iter().map(|&q| h.value_at_quantile(q)).collect()
     }
 
-    /// Returns the mean of all kinds, in whole nanoseconds; `None` without any.
+    /// Returns the mean of all kinds in whole nanoseconds; `None` without any.
     pub fn mean_ns(&self) -> Option<u64> {
         self.sum_ns.checked_div(self.count.into()).map(|mean| mean as u64)
     }
 }
 
-/// Figures of the requests of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KindFigures {
-    /// Number of requests.
     pub count: u64,
-    /// Bytes of all requests.
     pub bytes: u64,
-    /// Bytes of the shortest request.
     pub bytes_min: u64,
-    /// Bytes of the longest request.
     pub bytes_max: u64,
     /// Number of requests that are neither whole units of 4 KiB nor aligned to them.
     pub unaligned: u64,
-    /// Number of requests that a task waits for.
     pub sync: u64,
 }
 
-/// Figures of a trace; the order of the keys is part of the JSON format.
+/// Figures of a trace. The order of the keys is part of the JSON format.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TraceInfo {
-    /// Header of the trace.
     pub header: Header,
-    /// Number of records that come before the recording and fill the drive; the other figures leave them out.
+    /// Number of records that come before the recording and fill the drive. The other figures leave them out.
     pub prelude_records: u64,
-    /// True if the trace ends within the prelude, so that there is no recording.
+    /// The trace ends within the prelude, so there is no recording.
     pub recording_is_missing: bool,
-    /// Records of all kinds.
     pub records: u64,
     /// Requests of each kind that occurs, by name.
     pub requests: BTreeMap<String, KindFigures>,
     /// Requests of each device, in the order of the header.
     pub requests_by_device: Vec<u64>,
-    /// Recorded latencies, by kind.
     pub latency: BTreeMap<String, LatencySummary>,
-    /// Number of requests without a recorded completion.
     pub unknown_latencies: u64,
-    /// Time from the first to the last record.
     pub span_ns: u64,
     /// Number of pauses of more than an hour, which can be jumps of the clock.
     pub pauses_over_an_hour: u64,
-    /// The longest time between two records.
     pub longest_pause_ns: u64,
     /// Bytes of the units that were read, written or discarded at least once.
     pub working_set_bytes: u64,
-    /// True if the working set is larger than that, since it was too scattered to count.
+    /// The working set was too scattered to count, and is larger than that.
     pub working_set_is_a_lower_bound: bool,
     /// Size of the smallest drive that has all addresses.
     pub needed_bytes: u64,
-    /// Number of records of freed sectors.
     pub freed: u64,
-    /// Number of records of allocated sectors.
     pub allocated: u64,
-    /// Number of commits.
     pub committed: u64,
-    /// Number of events lost while the trace was recorded.
     pub lost_events: u64,
     /// Requests that are in the trace and not in the figures.
     #[serde(default)]
     pub left_out: LeftOut,
-    /// Reason why the trace was not read to its end, if it was not.
+    /// Why the trace was not read to its end; `None` if it was.
     pub ended_early: Option<String>,
 }
 
-/// Units that were touched in a piece.
 #[derive(Debug)]
 enum Piece {
     All,
@@ -149,7 +127,7 @@ enum Piece {
 }
 
 impl Piece {
-    /// Touches units of it. Returns how many were not touched before.
+    /// Touches units of the piece. Returns how many were not touched before.
     #[inline]
     fn touch(&mut self, units: Range<u64>) -> u64 {
         let Self::Some(bits) = self else { return 0 };
@@ -178,7 +156,7 @@ struct Touched {
 }
 
 impl Touched {
-    /// Brings what these requests will touch into the processor's cache: loads that do not wait for each other.
+    /// Brings what these requests will touch into the processor's cache, by loads that do not wait for each other.
     fn expect(&self, batch: &[Record]) {
         let mut seen = 0;
         for record in batch {
@@ -270,7 +248,7 @@ struct Survey {
 impl Survey {
     /// Counts the records so far, and the mark at this time, as the prelude.
     fn begin(&mut self, mark: Option<SimTime>) {
-        // A drive must have room for what comes before, too.
+        // A drive must have room for the prelude, too.
         let TraceInfo { prelude_records, records, needed_bytes, .. } = self.info;
         let prelude_records = prelude_records + records + u64::from(mark.is_some());
         let info = TraceInfo { prelude_records, needed_bytes, ..TraceInfo::default() };
@@ -278,7 +256,6 @@ impl Survey {
         *self = Self { info, has_begun: true, first: mark, last, ..Self::default() };
     }
 
-    /// Adds the records of a batch, which is then empty.
     fn observe(&mut self, batch: &mut Vec<Record>) {
         self.touched.expect(batch);
         batch.iter().for_each(|record| self.count(record));
@@ -351,48 +328,35 @@ impl Survey {
     }
 }
 
-/// A copy of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Converted {
-    /// Number of records in the copy.
     pub records: u64,
-    /// Requests that the copy does not have.
     pub left_out: LeftOut,
-    /// Where and why the original ended early; then the copy has no end mark.
+    /// Where and why the original ended early. The copy then has no end mark.
     pub cut_off: Option<String>,
 }
 
-/// Reasons why a trace is not copied.
 #[derive(Debug, Error)]
 pub enum ConvertError {
-    /// The original cannot be read on.
     #[error(transparent)]
     Source(#[from] TraceError),
-    /// The copy cannot be written on.
     #[error("after {records} records: {source}")]
-    Output {
-        /// Number of records before.
-        records: u64,
-        /// The error of the output.
-        source: std::io::Error,
-    },
-    /// The caller asked to stop.
+    Output { records: u64, source: std::io::Error },
     #[error("interrupted")]
     Interrupted,
 }
 
-/// Copies a trace into trimwise's own format. `on_records` is as for [`survey`]; if it returns `false`, the copy ends
-/// there, without an end mark.
+/// Copies a trace into trimwise's own format. `on_records` is called as for [`survey`]; if it returns `false`, the copy
+/// ends there, without an end mark.
 ///
-/// # Errors
-/// Errors of the output, and that of a source of which not one record can be read. The records before an error have been
-/// written.
+/// # Errors Errors of the output, and that of a source of which not one record can be read. The records before an error
+/// have been written.
 pub fn convert(
     source: &mut dyn Source,
     out: &mut dyn std::io::Write,
     on_records: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Converted, ConvertError> {
-    // A format that names its devices as it goes has named those of the first records.
+    // A format that names its devices as it goes has now named those of the first records.
     let mut next = source.next();
     let failed = |records: u64| move |source| ConvertError::Output { records, source };
     let mut writer = super::format::Writer::new(out, source.header()).map_err(failed(0))?;

@@ -6,14 +6,12 @@ use thiserror::Error;
 
 use super::Bytes;
 
-/// A text that is not a size.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
     "'{text}' is not a size: expected a whole number of bytes below 16 EiB, such as 4096, 64KiB or 1.5GiB (1,024 bytes \
      to the KiB; K, M, G, T alone mean the same) or 64kB (1,000 bytes to the kB)"
 )]
 pub struct SizeError {
-    /// The text that was given.
     pub text: String,
 }
 

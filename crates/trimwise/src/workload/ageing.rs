@@ -23,30 +23,21 @@ const FILE_KIB: (u64, u64) = (16, 4096);
 /// Bytes per system call of the ageing step: large, since it is not measured.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// The result of ageing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Aged {
-    /// Total number of files written.
     pub files_written: u64,
-    /// Number of files deleted again.
     pub files_deleted: u64,
-    /// Bytes in use at the end.
     pub used: Bytes,
 }
 
 /// Fills the file system, then deletes files at random until at most `utilization_percent` of it is in use.
 ///
-/// # Errors
-/// Errors of the file system, except that it is full.
+/// # Errors Errors of the file system, except that it is full.
 pub async fn age<F: Files>(fs: &F, utilization_percent: u64, seed: u64) -> Result<Aged, FileError> {
     age_and_turn_over(fs, utilization_percent, Bytes(0), seed).await
 }
 
-/// Does the same as [`age`], then writes `turned_over` bytes of new files in place of others.
-///
-/// # Errors
-///
-/// Errors of the file system, except that it is full.
+/// Ages as [`age`] does, then writes `turned_over` bytes of new files in place of others.
 pub async fn age_and_turn_over<F: Files>(
     fs: &F,
     utilization_percent: u64,
@@ -83,7 +74,7 @@ impl Population {
 
     /// Takes over the files that an earlier population left on the file system, by their numbers.
     pub fn of_existing(mut present: Vec<u64>, seed: u64) -> Self {
-        // Which are deleted depends on the order.
+        // The order decides which files are deleted.
         present.sort_unstable();
         let written = present.last().map_or(0, |last| last + 1);
         Self { rng: Xoshiro256PlusPlus::seed_from_u64(seed), present, written, written_bytes: 0, deleted: 0 }
@@ -95,9 +86,6 @@ impl Population {
     }
 
     /// Creates files until none fits any more. The last one, which did not fit, is removed.
-    ///
-    /// # Errors
-    /// Errors of the file system, except that it is full.
     pub async fn fill<F: Files>(&mut self, fs: &F) -> Result<(), FileError> {
         while self.create(fs).await? {}
         Ok(())
@@ -119,9 +107,6 @@ impl Population {
 
     /// Creates files until at least `percent` of the file system is in use, or none fits any more, and makes that
     /// durable. Returns the bytes in use.
-    ///
-    /// # Errors
-    /// Errors of the file system, except that it is full.
     async fn create_to<F: Files>(&mut self, fs: &F, percent: u64) -> Result<Bytes, FileError> {
         let used = loop {
             let (used, wanted) = used_and_wanted(fs, percent).await?;
@@ -134,9 +119,6 @@ impl Population {
     }
 
     /// Deletes or creates files until `percent` of the file system is in use. Returns the bytes in use.
-    ///
-    /// # Errors
-    /// Errors of the file system, except that it is full.
     pub async fn adjust_to<F: Files>(&mut self, fs: &F, percent: u64) -> Result<Bytes, FileError> {
         let (used, wanted) = used_and_wanted(fs, percent).await?;
         if used > wanted { self.delete_to(fs, percent).await } else { self.create_to(fs, percent).await }
@@ -144,10 +126,6 @@ impl Population {
 
     /// Removes random files and creates others at `percent` in use until `bytes` have been written, and makes that
     /// durable.
-    ///
-    /// # Errors
-    ///
-    /// Errors of the file system, except that it is full.
     pub async fn turn_over<F: Files>(&mut self, fs: &F, percent: u64, bytes: Bytes) -> Result<(), FileError> {
         let end = self.written_bytes.saturating_add(bytes.0);
         while self.written_bytes < end {
@@ -169,7 +147,6 @@ impl Population {
         Ok(())
     }
 
-    /// Creates one file. Returns false if it did not fit.
     async fn create<F: Files>(&mut self, fs: &F) -> Result<bool, FileError> {
         let kib = FILE_KIB.0 + below(&mut self.rng, FILE_KIB.1 - FILE_KIB.0 + 1);
         let path = path_of(self.written);
@@ -180,13 +157,10 @@ impl Population {
                 self.written_bytes += kib * 1024;
                 Ok(true)
             }
-            Err(FileError::NoSpace { .. }) => {
-                // Remove the incomplete file.
-                match fs.unlink(&path).await {
-                    Ok(()) | Err(FileError::NotFound { .. }) => Ok(false),
-                    Err(other) => Err(other),
-                }
-            }
+            Err(FileError::NoSpace { .. }) => match fs.unlink(&path).await {
+                Ok(()) | Err(FileError::NotFound { .. }) => Ok(false),
+                Err(other) => Err(other),
+            },
             Err(other) => Err(other),
         }
     }

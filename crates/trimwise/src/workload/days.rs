@@ -14,7 +14,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Mutex;
 
-use super::stage::lock;
+use super::lock;
 use super::week::DAY;
 use crate::content::mixed;
 use crate::files::Files;
@@ -22,44 +22,36 @@ use crate::spelling::Accepted;
 use crate::units::{SimDuration, SimTime};
 
 const HOUR: SimDuration = SimDuration::from_secs(3_600);
-/// Largest number of days.
 pub const DAYS_MAX: u32 = 366;
-/// The hour at which days begin and end here, so that midnight, when sweeps are due, lies inside.
+/// Days begin and end at this hour, so that midnight, when sweeps are due, lies inside.
 const NOON: u64 = 12;
-/// Number of Monday among the days of the week, from Monday; the days end on it.
+/// Day of the week on which the run ends; Monday is 0.
 const MONDAY: u64 = 0;
 const WEEK_DAYS: u64 = 7;
 const WEIGHT_MAX: u32 = 1_000_000;
 
-/// Amount of work in each hour of a day, in any unit: hours from midnight.
+/// Amount of work in each hour of a day.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DayShape {
     name: String,
-    /// Weights of the hours of weekdays, and of weekends.
+    /// Weights of the hours from midnight, of weekdays and of weekends.
     weights: Box<[[u32; 24]; 2]>,
 }
 
-/// A named shape of a day.
 #[derive(Clone, Copy, Debug)]
 pub struct NamedDay {
-    /// Name of the shape.
     pub name: &'static str,
-    /// Meaning of the shape.
     pub about: &'static str,
-    /// Source of the numbers.
     pub source: &'static str,
-    /// Weights of the hours of Monday to Friday.
     pub weekday: [u32; 24],
-    /// Weights of the hours of Saturday and Sunday.
     pub weekend: [u32; 24],
 }
 
 /// The shape of most workloads: work at all hours, so that a sweep at midnight meets some.
 pub const USUAL: &str = "server";
-/// The shape that stands for each application's usual one.
+/// Stands for each application's usual shape.
 pub(super) const OWN: &str = "own";
 
-/// Named shapes of a day.
 pub const NAMED: [NamedDay; 5] = [
     NamedDay {
         name: USUAL,
@@ -157,8 +149,7 @@ pub struct Days {
 impl Days {
     /// Creates `days` days of this shape.
     ///
-    /// # Errors
-    /// A description of the problem: a number out of range, or no work on these days.
+    /// # Errors A description of the problem: a number out of range, or no work on these days.
     pub fn new(days: u32, shape: DayShape) -> Result<Self, String> {
         if days == 0 || days > DAYS_MAX {
             return Err(format!("{days} days; expected 1 to {DAYS_MAX}"));
@@ -177,17 +168,15 @@ impl Days {
         Ok(Self { days, shape, sums })
     }
 
-    /// Returns the number of days.
     pub fn days(&self) -> u32 {
         self.days
     }
 
-    /// Returns the shape of each day.
     pub fn shape(&self) -> &DayShape {
         &self.shape
     }
 
-    /// Returns the days of a workload whose usual shape is the named one: these, if their shape is given.
+    /// Resolves the shape for a workload with this usual shape. A given shape stays as it is.
     #[must_use]
     pub fn of(&self, usual: &str) -> Self {
         let named = NAMED.iter().find(|named| named.name == usual).filter(|_| self.shape.name == OWN);
@@ -195,18 +184,17 @@ impl Days {
         of_its_own.unwrap_or_else(|| self.clone())
     }
 
-    /// Returns the length of all days together.
     pub fn length(&self) -> SimDuration {
         DAY * u64::from(self.days)
     }
 
-    /// Returns the time at which operation `k` of `n` is due, from the start: somewhere in its share of the work, as
-    /// drawn from `seed`.
+    /// Returns when operation `k` of `n` is due, from the start: somewhere in its share of the work, as drawn from
+    /// `seed`.
     pub fn due(&self, k: u64, n: u64, seed: u64) -> SimDuration {
         let hour_ns = u128::from(HOUR.as_nanos());
         let all = u128::from(*self.sums.last().unwrap_or(&1)) * hour_ns;
         let (k, n) = (u128::from(k.min(n)), u128::from(n.max(1)));
-        // Work before it, in units of weight and nanoseconds.
+        // The work before it, in units of weight times nanoseconds.
         let (share, rest) = (all / n, all % n);
         let before = k * share + k * rest / n + share * u128::from(drawn(seed, k as u64)) / (1 << 16);
         let hour = self.sums.partition_point(|&sum| u128::from(sum) * hour_ns <= before).max(1) - 1;
@@ -226,7 +214,7 @@ impl Days {
 }
 
 fn drawn(seed: u64, number: u64) -> u16 {
-    // As far apart as the states of one generator.
+    // Far apart, like states of one generator.
     let state = number.wrapping_sub(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed((seed ^ number.rotate_left(32)).wrapping_add(state)) >> 48) as u16
 }
@@ -246,7 +234,6 @@ pub struct Pacer {
 struct State {
     next: u64,
     paced: Paced,
-    /// Due times of the operations for which tasks wait.
     asleep: Vec<SimTime>,
     /// Number of tasks that wait for another task, or have ended.
     idle: usize,
@@ -255,13 +242,10 @@ struct State {
 /// Punctuality of the operations of days.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Paced {
-    /// Number of operations begun.
     pub operations: u64,
-    /// Time that tasks spent in them, summed.
+    /// Total time that tasks spent in them.
     pub waiting: SimDuration,
-    /// Number of operations that began late.
     pub late: u64,
-    /// Largest delay of an operation.
     pub late_max: SimDuration,
 }
 
@@ -271,18 +255,16 @@ impl Pacer {
         Self { days: days.clone(), operations, tasks: tasks as usize, begin, seed, state: Mutex::default() }
     }
 
-    /// The days that the operations are spread over.
     pub fn days(&self) -> &Days {
         &self.days
     }
 
-    /// Returns the figures so far.
     pub fn paced(&self) -> Paced {
         lock(&self.state).paced
     }
 
-    /// Returns the time for which a task that waits for others may sleep before it looks again, if it looks every
-    /// `often` while they work: while all of them sleep, nothing changes.
+    /// Returns how long a task that waits for others may sleep before it looks again. It looks every `often` while they
+    /// work; while all of them sleep, nothing changes.
     pub(super) fn nap(&self, now: SimTime, often: SimDuration) -> SimDuration {
         let state = lock(&self.state);
         let all_rest = state.asleep.len() + state.idle >= self.tasks;
@@ -317,7 +299,6 @@ pub struct PacedTask<'p> {
 }
 
 impl<'p> PacedTask<'p> {
-    /// Creates a task that has not begun its first operation.
     pub fn new(pacer: &'p Pacer) -> Self {
         Self { pacer, begun: Cell::new(None) }
     }
@@ -350,13 +331,11 @@ impl<'p> PacedTask<'p> {
         self.begun.set(Some(fs.now()));
     }
 
-    /// Ends the task.
     pub(super) fn ended<F: Files>(&self, fs: &F) {
         self.end(fs);
         self.pacer.task_ended();
     }
 
-    /// Ends the current operation, if there is one.
     pub fn end<F: Files>(&self, fs: &F) {
         if let Some(begun) = self.begun.take() {
             lock(&self.pacer.state).paced.waiting += fs.now().since(begun);

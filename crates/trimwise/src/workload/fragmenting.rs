@@ -21,10 +21,8 @@ use crate::units::{Bytes, SimDuration, UNIT_BYTES};
 /// The directory that the benchmark creates for its files, so that no others are touched.
 pub const DIRECTORY: &str = "fragmenting";
 const NOTE: &str = "fragmenting/note";
-/// The file that is removed.
 pub const FILE: &str = "fragmenting/file";
 
-/// The file and how it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fragmenting {
     /// Length at which the file is complete; the last append may go beyond it.
@@ -36,15 +34,14 @@ pub struct Fragmenting {
 }
 
 impl Fragmenting {
-    /// Returns the source's file, 1 GiB, with pieces of `append`.
+    /// The paper's file of 1 GiB, with pieces of `append`.
     pub const fn of_append(append: Bytes) -> Self {
         Self { file: Bytes::gib(1), append, hole: Bytes::kib(4) }
     }
 
-    /// Returns the number of pieces in the file.
     pub const fn pieces(&self) -> u64 {
         let step = self.append.0.saturating_add(self.hole.0);
-        // The first piece that ends at or behind the wanted length is the last.
+        // The first piece that ends at or beyond the wanted length is the last.
         match self.file.0.saturating_sub(self.append.0) {
             0 => 1,
             rest => rest.div_ceil(if step == 0 { 1 } else { step }) + 1,
@@ -52,20 +49,16 @@ impl Fragmenting {
     }
 }
 
-/// Durations of the timed steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Removal {
-    /// Duration of the unlink.
     pub unlink: SimDuration,
-    /// Duration of the fsync after it, which the paper reports.
+    /// The paper reports this one: the fsync after the unlink.
     pub fsync: SimDuration,
 }
 
 /// Writes the file and makes it durable. [`Note::create`] must have created the directory.
 ///
-/// # Errors
-/// Errors of the file system; the file is removed again.
-///
+/// # Errors Errors of the file system; the file is removed again.
 pub async fn write<F: Files>(fs: &F, path: &str, config: &Fragmenting) -> Result<(), FileError> {
     let mut file = fs.open(path, OpenMode::Create).await?;
     let written = write_pieces(fs, &mut file, config).await;

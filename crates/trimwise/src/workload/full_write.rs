@@ -34,9 +34,9 @@ pub struct Full<F: Files> {
 /// Durations of the write and of the steps around it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FullWrite {
-    /// Duration of the fsync between removal and write, if there was one.
+    /// The fsync between removal and write, if there was one.
     pub fsync: Option<SimDuration>,
-    /// Duration of the write and its fsync.
+    /// The write and its fsync.
     pub write: SimDuration,
 }
 
@@ -84,7 +84,7 @@ async fn write_rest<F: Files>(fs: &F, rest: &mut F::File) -> Result<(), FileErro
         for step in REST_STEPS {
             let piece = vec![0; step as usize];
             loop {
-                // The next write overwrites what a failed one may have left.
+                // The next write overwrites the remains of a failed one.
                 fs.seek(rest, end).await?;
                 match fs.write(rest, &piece).await {
                     Ok(()) => end += step,
@@ -120,7 +120,6 @@ impl<F: Files> Full<F> {
         written
     }
 
-    /// Returns the numbers of the existing fragmented files.
     pub fn files(&self) -> &[u64] {
         &self.files
     }
@@ -156,7 +155,6 @@ impl<F: Files> Full<F> {
         Ok(FullWrite { fsync, write: fs.now().since(begin) })
     }
 
-    /// Removes all files and the directory.
     pub async fn remove(self, fs: &F) -> Result<(), FileError> {
         if let Some(probe) = self.probe {
             fs.close(probe).await?;

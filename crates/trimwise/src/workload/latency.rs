@@ -1,11 +1,9 @@
-//! Latencies of a workload's operations, one histogram for each kind.
-
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 use crate::units::SimDuration;
 
-/// Operations with recorded latencies; their names are the keys of the JSON output.
+/// Operations with recorded latencies. Their names are the keys of the JSON output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Operation {
@@ -15,20 +13,15 @@ pub enum Operation {
     Read,
     /// Appending to a file: open, the writes, close.
     Append,
-    /// Removing a file's name.
     Unlink,
-    /// Making a file durable.
     Fsync,
-    /// One call that writes.
     Write,
 }
 
 impl Operation {
-    /// Every operation, in the order in which reports show them.
     pub const ALL: [Self; 6] =
         [Self::Create, Self::Read, Self::Append, Self::Unlink, Self::Fsync, Self::Write];
 
-    /// Returns the name used in tables and JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Create => "create",
@@ -41,23 +34,18 @@ impl Operation {
     }
 }
 
-/// The figures of one histogram for reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LatencySummary {
-    /// Number of operations.
     pub count: u64,
-    /// Median, to three significant digits.
+    /// Median. All quantiles have three significant digits.
     pub p50_ns: u64,
-    /// 99th percentile, to three significant digits.
     pub p99_ns: u64,
-    /// 99.9th percentile, to three significant digits.
     pub p999_ns: u64,
-    /// Latency of the slowest operation.
     pub max_ns: u64,
 }
 
 impl LatencySummary {
-    /// Summarizes a histogram of nanoseconds; returns `None` if it is empty.
+    /// Summarizes a histogram of nanoseconds; `None` if it is empty.
     pub(crate) fn of(h: &Histogram<u32>) -> Option<Self> {
         (!h.is_empty()).then(|| Self {
             count: h.len(),
@@ -88,12 +76,10 @@ impl Default for OpLatencies {
 }
 
 impl OpLatencies {
-    /// Records that one `operation` took `latency`.
     pub fn record(&mut self, operation: Operation, latency: SimDuration) {
         self.histograms[operation as usize].saturating_record(latency.as_nanos().max(1));
     }
 
-    /// Adds the latencies of another histogram.
     pub fn add(&mut self, other: &Self) {
         for (histogram, other) in self.histograms.iter_mut().zip(&other.histograms) {
             histogram.add(other).expect("all histograms have the same bounds");

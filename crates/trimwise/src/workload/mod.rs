@@ -15,3 +15,13 @@ pub mod stage;
 pub mod tagged;
 pub mod timed;
 pub mod week;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The directory that a program creates for its files, and removes.
+pub const DIRECTORY: &str = "trimwise-workload";
+
+/// Locks a mutex. A task that panicked leaves nothing half done here.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

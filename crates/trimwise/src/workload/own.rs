@@ -8,13 +8,11 @@ use std::pin::Pin;
 use crate::files::FileError;
 use crate::fs::Ext4;
 
-/// A workload's own figures by name; put the unit into the name (`fsync_p99_ns`).
+/// A workload's own figures by name. Put the unit into the name (`fsync_p99_ns`).
 pub type OwnFigures = BTreeMap<String, f64>;
 
-/// A run of a workload.
 pub type OwnRun<'a> = Pin<Box<dyn Future<Output = Result<OwnFigures, FileError>> + 'a>>;
 
-/// The preparation of a workload.
 pub type OwnPreparation<'a> = Pin<Box<dyn Future<Output = Result<(), FileError>> + 'a>>;
 
 /// A workload of your own, to compare policies under it.
@@ -22,7 +20,7 @@ pub type OwnPreparation<'a> = Pin<Box<dyn Future<Output = Result<(), FileError>>
 /// The workload is an async function over [`Files`](crate::files::Files), which [`Ext4`] implements, so the same
 /// function runs on a real directory.
 pub trait OwnWorkload: fmt::Debug + Send + Sync {
-    /// Prepares the file system before the workload is measured; does nothing by default.
+    /// Prepares the file system before the workload is measured. By default nothing needs preparation.
     fn prepare<'a>(&'a self, _fs: &'a Ext4, _seed: u64) -> OwnPreparation<'a> {
         Box::pin(async { Ok(()) })
     }

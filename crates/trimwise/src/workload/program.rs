@@ -1,4 +1,4 @@
-//! Workloads of one or more tasks, as they are named on the command line: applications, and fio jobs.
+//! Workloads of one or more tasks as named on the command line: applications, and fio jobs.
 
 use std::fmt;
 
@@ -14,43 +14,31 @@ use crate::content::ContentClass;
 use crate::files::{FileError, Files};
 use crate::units::Bytes;
 
-/// The directory that a program creates for its files, and removes.
-pub const DIRECTORY: &str = "trimwise-workload";
+pub use super::DIRECTORY;
 
-/// A workload of one or more tasks.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Program {
     /// Named applications with their parameters, which run side by side; at least one.
     Applications(Vec<Application>),
-    /// A fio job file, with its name and what overrides it.
     Fio(String, JobFile),
 }
 
 const JOB: &str = "job:";
 
-/// One of the applications of a program, or a fio job: what has a pace of its own when it is spread over days.
+/// A part of a program with a pace of its own when spread over days: an application, or a fio job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Part {
-    /// Its number.
     pub number: usize,
     /// Number of its first task, and of the first copy of its files, among those of the program.
     pub first: (u32, u32),
 }
 
-/// Error in the argument for a program.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ProgramError {
-    /// The error of a named application.
     #[error(transparent)]
     Application(#[from] WorkloadError),
-    /// The errors of a fio job file.
     #[error("{name}: {errors}")]
-    Fio {
-        /// Name of the file.
-        name: String,
-        /// Errors in the file.
-        errors: FioErrors,
-    },
+    Fio { name: String, errors: FioErrors },
 }
 
 impl Program {
@@ -59,23 +47,17 @@ impl Program {
         Application::is_meant(argument) || Self::job_file(argument).is_some()
     }
 
-    /// Returns the name of the fio job file that an argument is meant as.
+    /// Returns the name of the fio job file in an argument, if it is one.
     pub fn job_file(argument: &str) -> Option<&str> {
         argument.strip_prefix(JOB).map(|argument| fio::split_overrides(argument).0)
     }
 
-    /// Parses an argument of the command line; `text` is the file of a job.
-    ///
-    /// # Errors
-    /// [`ProgramError`] if the argument or the file is not valid.
+    /// Parses an argument of the command line. `text` is the text of the job file.
     pub fn parse(argument: &str, text: &str) -> Result<Self, ProgramError> {
         Self::read(argument, text, &())
     }
 
-    /// Parses an argument as [`Program::parse`] does, with what the file of a job names outside itself.
-    ///
-    /// # Errors
-    /// [`ProgramError`] if the argument or the file is not valid.
+    /// Parses an argument as [`Program::parse`] does. `surroundings` supply what the job file names outside itself.
     pub fn read(argument: &str, text: &str, surroundings: &dyn Surroundings) -> Result<Self, ProgramError> {
         let Some(job) = argument.strip_prefix(JOB) else {
             return Ok(Self::Applications(Application::parse_all(argument)?));
@@ -86,7 +68,6 @@ impl Program {
         Ok(Self::Fio(job.to_owned(), jobs))
     }
 
-    /// Returns the number of tasks, which run at the same time.
     pub fn tasks(&self) -> u32 {
         match self {
             Self::Applications(all) => all.iter().map(Application::tasks).sum(),
@@ -94,12 +75,11 @@ impl Program {
         }
     }
 
-    /// Returns the number of operations of the program's own kind; `seed` is that of the run.
+    /// Returns the number of operations of the program's own kind. `seed` is that of the run.
     pub fn operations(&self, seed: u64) -> u64 {
         self.paces(seed).map(|(_, operations, _)| operations).sum()
     }
 
-    /// Returns the number of parts.
     pub(super) fn parts(&self) -> usize {
         match self {
             Self::Applications(all) => all.len(),
@@ -107,8 +87,7 @@ impl Program {
         }
     }
 
-    /// Returns what each part of the program needs to be spread over days: its usual day, and the numbers of its operations
-    /// and tasks.
+    /// Returns what it takes to spread each part over days: its usual day, and the numbers of its operations and tasks.
     pub(super) fn paces(&self, seed: u64) -> impl Iterator<Item = (&'static str, u64, u32)> {
         let (applications, job) = match self {
             Self::Applications(all) => (&all[..], None),
@@ -117,7 +96,7 @@ impl Program {
         applications.iter().map(|app| (app.day(), app.operations(), app.tasks())).chain(job)
     }
 
-    /// Returns the usual shape of its days; applications side by side have one each.
+    /// Returns the usual shape of its days. Applications side by side each have their own.
     pub fn day(&self) -> &'static str {
         match self {
             Self::Applications(all) if all.len() > 1 => OWN_DAY,
@@ -126,7 +105,6 @@ impl Program {
         }
     }
 
-    /// Returns the part that a task belongs to.
     pub(super) fn part_of(&self, task: u32) -> Part {
         let mut part = Part { number: 0, first: (0, 0) };
         if let Self::Applications(all) = self {
@@ -153,7 +131,7 @@ impl Program {
     /// Returns true if the program may make such calls, so that their latencies are recorded.
     pub fn makes(&self, operation: Operation) -> bool {
         match (operation, self) {
-            // PostMark's operations, several calls each.
+            // Operations of PostMark alone; each is several calls.
             (Operation::Create | Operation::Append, _) => false,
             (Operation::Read, Self::Applications(all)) => all.iter().any(Application::reads),
             (Operation::Write | Operation::Fsync | Operation::Unlink, Self::Applications(_)) => true,
@@ -161,7 +139,6 @@ impl Program {
         }
     }
 
-    /// Returns the kind of data that the program writes.
     pub fn content(&self) -> ContentClass {
         match self {
             Self::Applications(_) => ContentClass::default(),
@@ -169,7 +146,6 @@ impl Program {
         }
     }
 
-    /// Returns the maximum space that the files take at one time.
     pub fn needed(&self) -> Bytes {
         match self {
             Self::Applications(all) => {

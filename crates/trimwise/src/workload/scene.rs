@@ -14,7 +14,6 @@ use super::ageing::{below, write_zeros};
 use crate::files::{FileError, Files, OpenMode};
 use crate::units::SimDuration;
 
-/// A workload by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scene {
     /// Creates mails of 1 to 32 KiB, each durable before the next; older ones are read and removed at random.
@@ -26,7 +25,6 @@ pub enum Scene {
     Trees,
 }
 
-/// A text that is not a scene.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[error("'{0}' is not a scene; expected spool, database or trees")]
 pub struct SceneError(String);
@@ -78,7 +76,6 @@ async fn write_file<F: Files>(fs: &F, path: &str, bytes: u64, is_durable: bool) 
 }
 
 impl Scene {
-    /// Runs the scene. Returns its duration.
     pub async fn run<F: Files>(self, fs: &F, seed: u64) -> Result<SimDuration, FileError> {
         let draw = Draw(Xoshiro256PlusPlus::seed_from_u64(seed));
         let begin = fs.now();

@@ -8,7 +8,7 @@ use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use rand_core::SeedableRng as _;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -17,49 +17,41 @@ use serde::{Deserialize, Serialize};
 use super::ageing::below;
 use super::days::{Days, Paced, PacedTask, Pacer};
 use super::latency::{OpLatencies, Operation};
+use super::lock;
 use super::program::{Part, Program};
 use crate::files::{FileError, Files, Measured, OpenMode};
 use crate::units::{Bytes, SimDuration, SimTime};
 
-/// Interval at which a task that waits for another looks again.
+/// How often a task that waits for another looks again.
 const LOOK_AGAIN: SimDuration = SimDuration::from_millis(1);
 
 /// Maximum bytes that one call writes or reads; larger transfers are several calls.
 const CALL_BYTES_MAX: usize = 1 << 20;
 
-/// One run of a workload.
 #[derive(Debug)]
 pub struct Session {
-    /// The program that runs.
     pub program: Program,
     seed: u64,
-    /// Spread the operations over days, one for each part of the program; empty if nothing does.
+    /// Pacers that spread the operations over days, one for each part of the program; empty without days.
     pacers: Vec<Pacer>,
     names: Mutex<(BTreeSet<String>, BTreeSet<String>)>,
-    /// What the tasks of each part share.
     shared: Vec<OnceLock<Box<dyn Any + Send + Sync>>>,
-    /// What all tasks write.
     data: Mutex<Arc<[u8]>>,
     failed: AtomicBool,
 }
 
-/// Counts and latencies of a task.
 #[derive(Debug, Default)]
 pub struct TaskEnd {
     latencies: OpLatencies,
     done: Done,
 }
 
-/// Counts of a workload's calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Done {
     /// Operations of the workload's own kind, such as transactions.
     pub operations: u64,
-    /// Bytes written by calls.
     pub written_bytes: u64,
-    /// Bytes read by calls.
     pub read_bytes: u64,
-    /// Calls of fsync and fdatasync.
     pub fsyncs: u64,
     /// Files removed, or replaced by a rename.
     pub files_removed: u64,
@@ -69,15 +61,9 @@ pub struct Done {
 }
 
 impl Done {
-    /// Returns true if calls freed space of the file system.
     pub fn frees(&self) -> bool {
         self.files_removed > 0 || self.punched_bytes > 0
     }
-}
-
-/// Locks a mutex; a task that panicked leaves nothing half done here.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Session {
@@ -94,7 +80,7 @@ impl Session {
         }
     }
 
-    /// Spreads the operations of the run over days that begin at `begin`: each part's over all of them.
+    /// Spreads the operations of each part over the days, which begin at `begin`.
     pub fn spread(self, days: &Days, begin: SimTime) -> Self {
         let pacer = |(number, (day, operations, tasks))| {
             Pacer::new(&days.of(day), operations, tasks, begin, self.seed ^ (number as u64) << 40)
@@ -112,12 +98,10 @@ impl Session {
         })
     }
 
-    /// Returns the number of tasks.
     pub fn tasks(&self) -> u32 {
         self.program.tasks()
     }
 
-    /// Creates the files that the workload needs before it is measured.
     pub async fn prepare<F: Files>(&self, fs: &F) -> Result<(), FileError> {
         self.program.prepare(&Stage::new(self, fs, 0)).await
     }
@@ -141,7 +125,6 @@ impl Session {
         self.failed.store(true, Ordering::SeqCst);
     }
 
-    /// Removes all remaining files and directories.
     pub async fn remove<F: Files>(&self, fs: &F) -> Result<(), FileError> {
         let (files, directories) = std::mem::take(&mut *lock(&self.names));
         let gone = |result| match result {
@@ -151,7 +134,7 @@ impl Session {
         for path in files {
             gone(fs.unlink(&path).await)?;
         }
-        // What lies deeper comes later in the order.
+        // Deeper directories come later in the order.
         for path in directories.iter().rev() {
             gone(fs.rmdir(path).await)?;
         }
@@ -160,7 +143,6 @@ impl Session {
 }
 
 impl TaskEnd {
-    /// Returns true if the task's calls freed space of the file system.
     pub fn frees(&self) -> bool {
         self.done.frees()
     }
@@ -183,8 +165,7 @@ pub fn sum(ends: impl IntoIterator<Item = TaskEnd>) -> (Done, OpLatencies) {
 
 /// Returns the results if all tasks succeeded.
 ///
-/// # Errors
-/// The first error that explains why tasks failed: not one of a task that another's failure ended.
+/// # Errors The first error that explains the failure, rather than the error of a task that another's failure ended.
 pub fn joined(ends: Vec<Result<TaskEnd, FileError>>) -> Result<Vec<TaskEnd>, FileError> {
     let is_cause = |end: &Result<TaskEnd, FileError>| matches!(end, Err(e) if *e != FileError::Interrupted);
     match ends.iter().position(is_cause) {
@@ -193,7 +174,6 @@ pub fn joined(ends: Vec<Result<TaskEnd, FileError>>) -> Result<Vec<TaskEnd>, Fil
     }
 }
 
-/// A file system as one task sees it.
 pub struct Stage<'a, F: Files> {
     session: &'a Session,
     fs: &'a F,
@@ -223,12 +203,11 @@ impl<'a, F: Files> Stage<'a, F> {
         }
     }
 
-    /// Draws a number below `n`, which is not 0.
+    /// Draws a number below `n`, which must not be 0.
     pub fn below(&self, n: u64) -> u64 {
         below(&mut self.rng.borrow_mut(), n)
     }
 
-    /// Draws true with this probability, in percent.
     pub fn happens(&self, percent: u64) -> bool {
         self.below(100) < percent
     }
@@ -248,10 +227,7 @@ impl<'a, F: Files> Stage<'a, F> {
         self.wait_until_every(None, condition).await
     }
 
-    /// Waits as [`Stage::wait_until`], and looks again after each `nap` (a millisecond if `None`).
-    ///
-    /// # Errors
-    /// [`FileError::Interrupted`] if another task has failed, or the user wants to stop.
+    /// Waits as [`Stage::wait_until`] does, and looks again after each `nap` (a millisecond if `None`).
     pub(super) async fn wait_until_every(
         &self,
         nap: Option<SimDuration>,
@@ -290,7 +266,7 @@ impl<'a, F: Files> Stage<'a, F> {
         self.done.set(done);
     }
 
-    /// Begins and counts an operation of the workload's own kind, when it is due.
+    /// Waits until the next operation of the workload's own kind is due, then begins and counts it.
     pub async fn operation(&self) {
         if let Some(pace) = &self.pace {
             pace.next(self.fs).await;
@@ -305,22 +281,18 @@ impl<'a, F: Files> Stage<'a, F> {
         Ok(read)
     }
 
-    /// Returns the present.
     pub fn now(&self) -> SimTime {
         self.fs.now()
     }
 
-    /// Waits while time passes.
     pub async fn sleep(&self, duration: SimDuration) {
         self.fs.sleep(duration).await;
     }
 
-    /// Returns the free space of the file system.
     pub(super) async fn free(&self) -> Result<Bytes, FileError> {
         Ok(self.fs.statfs().await?.free)
     }
 
-    /// Creates a directory if it is not there.
     pub(crate) async fn mkdir(&self, path: &str) -> Result<(), FileError> {
         match self.fs.mkdir(path).await {
             Err(FileError::Exists { .. }) => return Ok(()),
@@ -336,7 +308,6 @@ impl<'a, F: Files> Stage<'a, F> {
         Ok(())
     }
 
-    /// Opens a file in one of the modes.
     pub async fn open(&self, path: &str, mode: OpenMode) -> Result<F::File, FileError> {
         let file = self.fs.open(path, mode).await?;
         if mode != OpenMode::Read {
@@ -349,7 +320,6 @@ impl<'a, F: Files> Stage<'a, F> {
         self.fs.drop_cached(file).await
     }
 
-    /// Closes an open file.
     pub async fn close(&self, file: F::File) -> Result<(), FileError> {
         self.fs.close(file).await
     }
@@ -361,7 +331,7 @@ impl<'a, F: Files> Stage<'a, F> {
         Ok(file)
     }
 
-    /// Returns data to write: not all alike, for devices that compress.
+    /// Returns varied data to write, for devices that compress.
     fn data(&self, len: usize) -> Arc<[u8]> {
         let mut data = self.data.borrow_mut();
         if data.len() < len {
@@ -379,7 +349,6 @@ impl<'a, F: Files> Stage<'a, F> {
         Arc::clone(&data)
     }
 
-    /// Writes at the file's position.
     pub async fn write(&self, file: &mut F::File, bytes: u64) -> Result<(), FileError> {
         let mut left = bytes;
         while left > 0 {
@@ -392,7 +361,6 @@ impl<'a, F: Files> Stage<'a, F> {
         Ok(())
     }
 
-    /// Writes at an offset, in one call.
     pub async fn pwrite(&self, file: &mut F::File, offset: u64, bytes: u64) -> Result<(), FileError> {
         let data = self.data(bytes as usize);
         self.timed(Operation::Write, Measured::Pwrite(file, offset, &data[..bytes as usize])).await?;
@@ -401,14 +369,13 @@ impl<'a, F: Files> Stage<'a, F> {
     }
 
     pub(crate) async fn pread(&self, file: &mut F::File, offset: u64, bytes: u64) -> Result<u64, FileError> {
-        // The memory of the data is for writing; what is read must not change it.
+        // The memory of the data is for writing; reads must not change it.
         let mut buffer = vec![0; bytes as usize];
         let read = self.timed(Operation::Read, Measured::Pread(file, offset, &mut buffer)).await? as u64;
         self.count(|done| done.read_bytes += read);
         Ok(read)
     }
 
-    /// Reads a file from its beginning to its end, in pieces.
     pub(crate) async fn read_whole(&self, path: &str, piece_bytes: u64) -> Result<u64, FileError> {
         let mut file = self.open(path, OpenMode::Read).await?;
         let mut at = 0;
@@ -422,28 +389,25 @@ impl<'a, F: Files> Stage<'a, F> {
         Ok(at)
     }
 
-    /// Frees the blocks of a part of a file.
     pub(super) async fn punch(&self, file: &mut F::File, offset: u64, bytes: u64) -> Result<(), FileError> {
         self.fs.punch(file, offset, bytes).await?;
         self.count(|done| done.punched_bytes += bytes);
         Ok(())
     }
 
-    /// Makes a file durable.
     pub async fn fsync(&self, file: &mut F::File) -> Result<(), FileError> {
         self.timed(Operation::Fsync, Measured::Fsync(file)).await?;
         self.count(|done| done.fsyncs += 1);
         Ok(())
     }
 
-    /// Makes a file's data durable; counted as an fsync.
+    /// Makes a file's data durable. It counts as an fsync.
     pub(crate) async fn fdatasync(&self, file: &mut F::File) -> Result<(), FileError> {
         self.timed(Operation::Fsync, Measured::Fdatasync(file)).await?;
         self.count(|done| done.fsyncs += 1);
         Ok(())
     }
 
-    /// Removes a file's name.
     pub async fn unlink(&self, path: &str) -> Result<(), FileError> {
         self.timed(Operation::Unlink, Measured::Unlink(path)).await?;
         lock(&self.session.names).0.remove(path);

@@ -20,26 +20,17 @@ const APPEND_MAX: Bytes = Bytes::mib(256);
 /// Largest file: a sixteenth of the maximum of ext4 with blocks of 4 KiB.
 const FILE_MAX: Bytes = Bytes::gib(1024);
 
-/// A workload that times one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timed {
     /// The fsync after the removal of a fragmented file: `append[:APPEND[:FILE]]`.
     Append(Fragmenting),
     /// A synchronous write that needs a block on a full file system: `fullwrite[:APPEND[:FILE]][:nofsync]`.
-    FullWrite {
-        /// The files; one of them is removed.
-        file: Fragmenting,
-        /// True to make the removal durable before the write.
-        fsync: bool,
-    },
+    FullWrite { file: Fragmenting, fsync: bool },
 }
 
-/// The result of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timing {
-    /// Durations for [`Timed::Append`].
     Append(Removal),
-    /// Durations for [`Timed::FullWrite`].
     FullWrite(FullWrite),
 }
 
@@ -53,7 +44,6 @@ impl Timing {
     }
 }
 
-/// A workload ready to be measured.
 pub struct Prepared<F: Files>(Stage<F>);
 
 enum Stage<F: Files> {
@@ -77,15 +67,15 @@ impl Timed {
         matches!(self, Self::FullWrite { .. })
     }
 
-    /// Returns the way in which the file, or each of the files, is written.
+    /// Returns how each file is written.
     pub fn file(self) -> Fragmenting {
         match self {
             Self::Append(file) | Self::FullWrite { file, .. } => file,
         }
     }
 
-    /// Returns the space that the files take at one time; if the workload fills the file system, the minimum that it
-    /// needs: the file to remove.
+    /// Returns the space that the files take at one time. For a workload that fills the file system it is the minimum:
+    /// the file to remove.
     pub fn needed(self) -> Bytes {
         let file = self.file();
         Bytes(file.pieces().saturating_mul(file.append.0))
@@ -142,7 +132,6 @@ impl<F: Files> Prepared<F> {
         }
     }
 
-    /// Removes all remaining files.
     pub async fn remove(self, fs: &F) -> Result<(), FileError> {
         match self.0 {
             Stage::Append(note, file) => {
@@ -180,7 +169,7 @@ impl FromStr for Timed {
             given: given.to_owned(),
             mistakes: vec![Mistake::at(given, at, what, expected)],
         };
-        // Each field with its byte offset.
+        // Each field comes with its byte offset.
         let mut fields = given.split(':').scan(0, |at, text| {
             let field = (*at, text);
             *at += text.len() + 1;

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::units::{Bytes, SimDuration};
 
 pub(crate) const DAY: SimDuration = SimDuration::from_secs(86_400);
-/// Times of day at which the first file of a day is created, and at which the last interval ends.
+/// Times of day at which the first file of a day is created, and the last interval ends.
 const FILES_BEGIN: SimDuration = SimDuration::from_secs(8 * 3_600);
 const FILES_END: SimDuration = SimDuration::from_secs(20 * 3_600);
 /// Time of day at which yesterday's files are removed.
@@ -21,28 +21,23 @@ const REMOVED_AT: SimDuration = SimDuration::from_secs(2 * 3_600 + 300);
 /// The busy hours of a night, and the factor of their load.
 const BUSY_HOURS: std::ops::Range<u64> = 1..5;
 const BUSY: u64 = 5;
-/// Time between two looks at the free space.
 const LOOK_EVERY: SimDuration = SimDuration::from_secs(600);
 
-/// Parameters of the days.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Week {
-    /// Number of days to run.
     pub days: u64,
     /// Seed for the times and places of accesses.
     pub seed: u64,
     /// Size of the file for small accesses.
     pub database: Bytes,
-    /// Size of an access; its offset is a multiple of this.
+    /// Size of an access. Its offset is a multiple of this.
     pub access: Bytes,
     /// Mean time between accesses by day; each gap lies between zero and twice that. From 1 to 5 o'clock there are five
     /// times as many.
     pub gap_mean: SimDuration,
-    /// Share of reads in percent.
     pub reads_percent: u64,
     /// Files created per day.
     pub files_a_day: u64,
-    /// Size of each file.
     pub file: Bytes,
 }
 
@@ -62,41 +57,33 @@ impl Default for Week {
     }
 }
 
-/// A small access to the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
     /// Due time, from the start of the week.
     pub at: SimDuration,
-    /// Offset in the database.
     pub offset: Bytes,
-    /// True for a read. A write ends when it is durable.
+    /// A read rather than a write. A write ends when it is durable.
     pub reads: bool,
 }
 
-/// Work other than accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Chore {
     /// Create and write a file; the kernel writes it back in its own time.
     Make {
-        /// Day of the file, from 1; the files of day 0 exist at the start.
         day: u64,
         /// Number of the file on that day.
         number: u64,
     },
-    /// Remove all files of a day.
     Remove {
-        /// Day of the files.
         day: u64,
     },
 }
 
 impl Week {
-    /// Returns the duration of all days.
     pub fn length(&self) -> SimDuration {
         DAY * self.days
     }
 
-    /// Iterates over the accesses, in order.
     pub fn accesses(&self) -> impl Iterator<Item = Access> + use<> {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(self.seed);
         let mut below = move |n: u64| ((u128::from(rng.next_u64()) * u128::from(n)) >> 64) as u64;
@@ -142,20 +129,17 @@ impl Week {
         LOOK_EVERY * number
     }
 
-    /// Returns the size of a day's files.
     pub fn day_bytes(&self) -> Bytes {
         Bytes(self.files_a_day * self.file.0)
     }
 }
 
-/// Results of a week, from its runner.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WeekDone {
     /// Duration of each access from the instant at which it was due, in order.
     pub latencies_ns: Vec<u64>,
     /// Free bytes reported by the file system, at the start of the week and at each of [`Week::looks`].
     pub free_bytes: Vec<u64>,
-    /// Size of the removed files.
     pub removed_bytes: u64,
 }
 

@@ -26,7 +26,7 @@ impl Ext4 {
         inner.events.metadata_io_done.notify_all();
     }
 
-    /// Flushes checkpointed metadata and moves the tail behind them (`jbd2_cleanup_journal_tail`).
+    /// Flushes checkpointed metadata and moves the tail past them (`jbd2_cleanup_journal_tail`).
     async fn clean_tail(&self) {
         let tail = {
             let journal = &mut self.0.state.borrow_mut().journal;
@@ -98,7 +98,7 @@ impl Ext4 {
         let ids = self.0.state.borrow().journal.writable(None);
         self.write_metadata(ids).await;
         self.wait_for_metadata_io().await;
-        // Move the tail behind everything: the next mount finds an empty journal and fills it from its beginning
+        // Move the tail past everything: the next mount finds an empty journal and fills it from its beginning
         // (`journal_reset`).
         self.0.state.borrow_mut().journal.head = 0;
         self.clean_tail().await;
@@ -122,7 +122,7 @@ impl Ext4 {
         }
     }
 
-    /// Queues background writes of these buffers (sorted by block); neighbours share a request.
+    /// Queues background writes of these buffers, which are sorted by block. Neighbours share a request.
     async fn write_metadata(&self, ids: Vec<BufferId>) {
         let request_max = self.0.host.queue.max_request.units_floor().max(1);
         let mut ids = ids.into_iter().peekable();
@@ -131,7 +131,7 @@ impl Ext4 {
             let mut run = Vec::new();
             let start = {
                 let journal = &mut self.0.state.borrow_mut().journal;
-                // It may have joined a transaction while this task waited for room.
+                // The buffer may have joined a transaction while this task waited for room.
                 if !journal.is_idle_dirty(first) {
                     continue;
                 }

@@ -1,5 +1,3 @@
-//! The journal thread and its commit.
-
 use super::{BufferId, COMMIT_INTERVAL, Checkpoint, Committing, REVOKES_PER_BLOCK, TAGS_PER_DESCRIPTOR};
 use crate::fs::sabotage::Sabotage;
 use crate::fs::{Ext4, Inner};
@@ -101,8 +99,8 @@ impl Ext4 {
         // Conversions, which came last, end the transfer of their pages before a writer looks how much is in transfer.
         inner.events.metadata_io_done.notify_all_last_first();
 
-        // What is in its place before the first flush is durable after it. Each move of the tail costs a write and a
-        // flush, so move it only if that frees enough of the log.
+        // Metadata in their places before the first flush are durable after it. Each move of the tail costs a write and
+        // a flush, so move it only if that frees enough of the log.
         let tail = {
             let journal = &mut inner.state.borrow_mut().journal;
             let tail = journal.possible_tail();

@@ -12,31 +12,31 @@ use crate::units::{Lpn, UnitRange};
 
 /// Contents of a block, as an index into [`Record::contents`].
 pub type ContentId = u32;
-/// Contents of a block that was never written.
 pub const NEVER: ContentId = 0;
-/// Contents of a block that was trimmed.
 pub const TRIMMED: ContentId = 1;
-/// Contents of a block written without the witness's knowledge: a gap in the checker itself.
+/// The block was written without the witness's knowledge: a gap in the checker itself.
 pub const UNKNOWN: ContentId = 2;
 
-/// Contents of a block.
 #[derive(Clone, Debug)]
-#[allow(missing_docs, reason = "the fields are named as what they are")]
 pub enum Content {
-    /// Nothing: the block was never written.
     Never,
-    /// Nothing: the block was trimmed.
     Trimmed,
-    /// Contents that were not recorded.
     Unknown,
-    /// A page of a file.
     Page(Page),
-    /// A metadata block in its place.
-    Metadata { block: u64, image: Image },
+    Metadata {
+        block: u64,
+        image: Image,
+    },
     /// Log: the places of the metadata blocks that follow.
-    Descriptor { tid: u64, blocks: Vec<u64> },
+    Descriptor {
+        tid: u64,
+        blocks: Vec<u64>,
+    },
     /// Log: blocks that must not be replayed from this or an older transaction.
-    Revoke { tid: u64, blocks: Vec<u64> },
+    Revoke {
+        tid: u64,
+        blocks: Vec<u64>,
+    },
     /// Log: the frozen contents of a metadata block.
     Logged {
         tid: u64,
@@ -45,19 +45,18 @@ pub enum Content {
         content: ContentId,
     },
     /// Log: the transaction is complete.
-    Commit { tid: u64 },
+    Commit {
+        tid: u64,
+    },
     /// The journal's superblock, with the tail.
     Tail(Tail),
 }
 
-/// One version of a page of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// Inode of the file.
     pub inode: u32,
     /// Number of files that had the inode before.
     pub generation: u32,
-    /// Number of the page.
     pub page: u64,
     /// Sequence number of the workload's write.
     pub version: u64,
@@ -69,38 +68,32 @@ impl Page {
     }
 }
 
-/// Meaning of a metadata block.
 #[derive(Clone, Debug)]
-#[allow(missing_docs, reason = "the fields are named as what they are")]
 pub enum Image {
     /// Metadata that do not matter to the checker.
     Plain,
-    /// The allocated blocks of a group, as runs in order.
     Bitmap(Vec<UnitRange>),
     /// The inodes of the block that are in use, in order.
     Inodes(Vec<InodeImage>),
-    /// A block of a directory: names and inodes.
-    Directory { inode: u32, entries: BTreeMap<Box<str>, u32> },
+    Directory {
+        inode: u32,
+        entries: BTreeMap<Box<str>, u32>,
+    },
     /// A block of an inode's extent tree. The extents are in the inode's own image.
-    Tree { inode: u32 },
+    Tree {
+        inode: u32,
+    },
 }
 
-/// The state of an inode on the disk.
 #[derive(Clone, Debug)]
 pub struct InodeImage {
-    /// Number of the inode.
     pub inode: u32,
-    /// Number of files that had the inode before.
     pub generation: u32,
-    /// True for a directory, false for a file.
     pub is_directory: bool,
-    /// Length of the file.
     pub size_bytes: u64,
-    /// Blocks of the file's pages.
     pub extents: Vec<FileExtent>,
     /// Runs of pages (first page and count) that read as zeros, whatever the contents of their blocks.
     pub unwritten: Vec<(u64, u64)>,
-    /// Blocks of the extent tree.
     pub tree: Vec<Lpn>,
 }
 
@@ -114,11 +107,8 @@ impl InodeImage {
 /// A promise by the file system that a file is durable.
 #[derive(Clone, Debug)]
 pub struct Promise {
-    /// The file's name at that time.
     pub path: Box<str>,
-    /// Inode of the file.
     pub inode: u32,
-    /// Number of files that had the inode before.
     pub generation: u32,
     /// Length of the file when `fsync` was called.
     pub size_bytes: u64,
@@ -126,22 +116,16 @@ pub struct Promise {
     pub versions: Vec<u64>,
 }
 
-/// A file that was removed.
 #[derive(Clone, Debug)]
 pub struct Removal {
-    /// The name that was taken away.
     pub path: Box<str>,
-    /// Inode of the file.
     pub inode: u32,
-    /// Number of files that had the inode before.
     pub generation: u32,
     pub(super) tid: u64,
 }
 
-/// A command sent to the device.
 #[derive(Clone, Debug)]
 pub struct Op {
-    /// The kind of the command, with its contents.
     pub kind: OpKind,
     /// Index of the event with which the command was handed to the device.
     pub dispatched: usize,
@@ -149,19 +133,10 @@ pub struct Op {
     pub completed: usize,
 }
 
-/// A kind of command.
 #[derive(Clone, Debug)]
 pub enum OpKind {
-    /// Write whole blocks of 4 KiB.
-    Write {
-        /// First block of the write.
-        start: Lpn,
-        /// Contents of each block after the write.
-        contents: Vec<ContentId>,
-    },
-    /// Discard these ranges of blocks.
+    Write { start: Lpn, contents: Vec<ContentId> },
     Trim(Vec<UnitRange>),
-    /// Make everything durable that was acknowledged before.
     Flush,
 }
 
@@ -180,18 +155,12 @@ pub enum Event {
     Destroyed(u32),
 }
 
-/// Everything that a witness has recorded.
 #[derive(Debug, Default)]
 pub struct Record {
-    /// Contents of blocks; a [`ContentId`] is an index into it.
     pub contents: Vec<Content>,
-    /// Commands sent to the device, in order.
     pub ops: Vec<Op>,
-    /// Events, in order.
     pub events: Vec<Event>,
-    /// Promises, in order.
     pub promises: Vec<Promise>,
-    /// The files that were removed, in order.
     pub removals: Vec<Removal>,
     /// Contents of the device when the witness began: metadata blocks in their places.
     pub initial: Vec<(u64, ContentId)>,
@@ -213,7 +182,6 @@ pub struct Record {
 }
 
 impl Record {
-    /// Returns the contents with this id.
     pub fn content(&self, id: ContentId) -> &Content {
         &self.contents[id as usize]
     }
@@ -277,7 +245,6 @@ impl Record {
         (0..).zip(&promise.versions).filter_map(block_if_broken).collect()
     }
 
-    /// Describes a block's contents in words.
     pub fn describe(&self, id: ContentId) -> String {
         match self.content(id) {
             Content::Never => "nothing: it was never written".to_owned(),
@@ -396,12 +363,10 @@ impl Op {
         }
     }
 
-    /// Returns true for a TRIM.
     pub fn is_trim(&self) -> bool {
         matches!(self.kind, OpKind::Trim(_))
     }
 
-    /// Returns true for a flush.
     pub fn is_flush(&self) -> bool {
         matches!(self.kind, OpKind::Flush)
     }

@@ -1,33 +1,30 @@
 //! The grammar of policies: terms joined with `+`, arguments after `:`, and errors.
 
+use std::fmt;
 use std::str::FromStr;
 
 use thiserror::Error;
 
 use super::term::{Issuer, LiveUse, Term, without_arguments};
-use super::{PolicySpec, TERMS, TIME_UNITS, terms_of};
+use super::{PolicySpec, TERMS, terms_of};
 use crate::policy::set::SetConfig;
 use crate::spelling::Accepted;
 use crate::units::{Bytes, SimDuration, UNIT_BYTES};
 
-/// A policy that does not parse.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("policy '{given}', column {column}: {what}; {expected}")]
 pub struct PolicyError {
-    /// The text.
     pub given: String,
     /// Column of the error, in characters, from 1.
     pub column: usize,
-    /// What is wrong there.
     pub what: String,
-    /// What would be accepted.
     pub expected: Accepted,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(in crate::policy) struct Part<'a> {
     pub text: &'a str,
-    /// Bytes before it.
+    /// Bytes before the part.
     pub at: usize,
 }
 
@@ -56,7 +53,7 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// A whole number above 0 with one of these units, as a number up to `most` of the smallest.
+    /// Parses a whole number above 0 with one of these units, as a number up to `most` of the smallest.
     fn quantity(self, units: &[(&str, u64)], most: u64) -> Option<u64> {
         let digits = self.text.bytes().take_while(u8::is_ascii_digit).count();
         let (count, unit) = self.text.split_at(digits);
@@ -77,7 +74,7 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// The part as the size of an extent, in units.
+    /// Parses the size of an extent, in units.
     pub(crate) fn extent_units(self) -> Result<u64, Wrong> {
         const UNITS: [(&str, u64); 3] = [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
         match self.quantity(&UNITS, 1 << 40).filter(|bytes| bytes % UNIT_BYTES == 0) {
@@ -128,9 +125,9 @@ fn set(term: Part<'_>, arguments: &[Part<'_>]) -> Result<SetConfig, Wrong> {
 
 #[derive(Default)]
 struct Terms<'a> {
-    /// True if only what a stock host can follow is accepted.
+    /// Accept only policies that a stock host can follow.
     live: bool,
-    /// What else the caller accepts in place of a first term.
+    /// Words that the caller accepts in place of a first term.
     others: &'static [&'static str],
     issuer: Option<(Part<'a>, Issuer)>,
     gate: Option<(Part<'a>, SetConfig)>,
@@ -246,16 +243,12 @@ impl FromStr for PolicySpec {
 }
 
 impl PolicySpec {
-    /// Parses a policy that a stock host can follow.
-    ///
-    /// # Errors
-    ///
-    /// A policy that does not parse, or that no stock host can follow. The error names only those that one can.
+    /// Parses a policy that a stock host can follow. The error names only such policies.
     pub fn parse_live(text: &str) -> Result<Self, PolicyError> {
         parse(text, Terms { live: true, ..Terms::default() })
     }
 
-    /// Parses a policy where `others` are accepted too, which the caller has looked for; errors name them.
+    /// Parses a policy where the caller has already looked for `others`. Errors name them too.
     pub(in crate::policy) fn parse_or(
         text: &str,
         others: &'static [&'static str],
@@ -265,7 +258,7 @@ impl PolicySpec {
 }
 
 impl PolicyError {
-    /// The same error in a text that has `before` before the policy.
+    /// Returns the same error for a text that has `before` before the policy.
     pub(in crate::policy) fn behind(self, before: &str) -> Self {
         Self {
             given: format!("{before}{}", self.given),
@@ -283,6 +276,27 @@ fn parse<'a>(text: &'a str, mut terms: Terms<'a>) -> Result<PolicySpec, PolicyEr
         what: wrong.what,
         expected: wrong.expected,
     })
+}
+
+/// A length of time in the notation of policies.
+pub(in crate::policy) struct Duration(pub SimDuration);
+
+const TIME_UNITS: [(&str, u64); 6] = [
+    ("w", 7 * 86_400_000_000_000),
+    ("d", 86_400_000_000_000),
+    ("h", 3_600_000_000_000),
+    ("m", 60_000_000_000),
+    ("s", 1_000_000_000),
+    ("ms", 1_000_000),
+];
+
+impl fmt::Display for Duration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ns = self.0.as_nanos();
+        let (name, unit) =
+            TIME_UNITS.into_iter().find(|(_, unit)| ns.is_multiple_of(*unit)).unwrap_or(("ms", 1_000_000));
+        write!(f, "{}{name}", ns / unit)
+    }
 }
 
 #[cfg(test)]

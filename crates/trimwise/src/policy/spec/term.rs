@@ -1,38 +1,40 @@
-//! A policy's word in the grammar: what each policy's file says of itself.
+//! A policy's word in the grammar: what each policy's file says of it.
 
 use std::fmt;
 
 use super::grammar::{Part, Wrong, wrong};
 use crate::policy::Governor;
 
-/// What a stock host can do for a policy.
+/// How a stock host can carry out a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LiveUse {
-    /// Nothing: it must see each commit, or imitates what some kernel does anyway.
+    /// Not at all: the policy must see each commit, or imitates what some kernel does anyway.
     Unsuited,
-    /// Turn the kernel's own `discard` on and off, since it trims with each commit.
+    /// By turning the kernel's own `discard` on and off, since the policy trims with each commit.
     Kernel,
     Slices,
-    /// The same; also keep untrimmed space below a bound, and leave trimming to the kernel where that does it well.
+    /// By `discard`, and by keeping untrimmed space below a bound. Trimming is left to the kernel where it does that
+    /// well.
     Bounded,
 }
 
 pub(in crate::policy) type Arguments = [u64; 2];
 
-/// A policy as it is written, and what it promises. Its file has one, and the list in `spec.rs` a line for it.
+/// A policy as it is written, and what it promises. Each policy's file has one, and the list in `spec.rs` a line for
+/// it.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::policy) struct Term {
-    /// Its name and arguments as help shows them: capitals stand for a value, brackets enclose what may be left out.
+    /// Name and arguments as help shows them: capitals stand for a value, brackets enclose optional parts.
     pub form: &'static str,
     pub meaning: &'static str,
     pub options: &'static [(&'static str, &'static str)],
-    /// Complete policies with it, for help and for tests that must hold under all policies.
+    /// Complete policies with this term, for help and for tests that must hold under all policies.
     pub examples: &'static [&'static str],
     pub parse: fn(Part<'_>, &[Part<'_>]) -> Result<Arguments, Wrong>,
     /// Writes arguments as [`Self::parse`] reads them, each with a colon before it.
     pub show: fn(Arguments) -> String,
     pub make: fn(Issuer) -> Box<dyn Governor>,
-    /// Why `set` before it makes no sense.
+    /// Why `set` before this term makes no sense.
     pub refuses_gate: Option<&'static str>,
     pub live: LiveUse,
 }

@@ -1,7 +1,3 @@
-//! The accounting of the block map, checked from scratch.
-//!
-//! Slow (it looks at every slot) and meant for tests and for the end of a run.
-
 use super::super::address::{Number, Ppn, Slot, Superblock, Table};
 use super::super::audit::{AuditError, ensure};
 use super::BlockMapped;
@@ -12,6 +8,8 @@ impl BlockMapped {
     /// Checks that no slot is lost or counted twice: valid + invalid + left out + free slots are all slots, each mapped
     /// unit is where its block, its stream or the log says, each superblock has one owner, and the slots written by
     /// cause equal those erased plus those that superblocks hold.
+    ///
+    /// It looks at every slot: for tests and for the end of a run.
     pub(crate) fn audit_accounting(&self) -> Result<(), AuditError> {
         self.audit_units()?;
         self.audit_superblocks()?;

@@ -11,7 +11,7 @@ pub(super) struct Interleave {
     lanes: u64,
     stripe_units: u64,
     superblock_units: u64,
-    /// End of the whole groups; units from there on keep their numbers.
+    /// End of the last whole group. Units from there on keep their numbers.
     grouped: Lpn,
 }
 
@@ -27,8 +27,8 @@ impl Interleave {
         }
     }
 
-    /// Returns the mapping's number of a unit: logical block times its size, plus the offset. The units of one stripe
-    /// stay together.
+    /// Maps a unit to its logical block times the block's size, plus its offset there. The units of one stripe stay
+    /// together.
     #[inline]
     pub fn inner(&self, lpn: Lpn) -> Lpn {
         if self.lanes == 1 || lpn >= self.grouped {

@@ -48,7 +48,7 @@ impl BlockMapped {
             return true;
         }
         if self.log.len() == 1 {
-            // It may be open, and what was overwritten in it may wait for its program still.
+            // The superblock may be open, and what was overwritten in it may still wait for its program.
             self.pad_log(now);
         }
         self.log.pop_front();
@@ -57,7 +57,6 @@ impl BlockMapped {
         false
     }
 
-    /// Gathers a logical block with units in the random log in a fresh superblock (full merge).
     fn merge(&mut self, block: BlockNumber, now: SimTime) {
         if let Some(stream) = self.open_stream(block) {
             self.close_stream(stream, now);
@@ -70,18 +69,17 @@ impl BlockMapped {
         self.settle(target, block);
     }
 
-    /// Copies all units of a logical block that belong behind those that `target` already holds.
+    /// Copies the units of a logical block that come after those that `target` already holds.
     pub(crate) fn gather_rest(&mut self, target: Superblock, block: BlockNumber, now: SimTime) {
         while self.slots.superblock(target).next < self.units() {
             self.gather_stripe(target, block, Stripe::EMPTY, now);
         }
-        // Behind the last unit nothing was programmed: the block can be continued there.
+        // Nothing was programmed after the last unit, so the block can be continued there.
         let target = self.slots.superblock_mut(target);
         target.next = target.programmed;
     }
 
-    /// Copies the units that belong to the stripe in which `target` has its next slot, and programs that stripe if it
-    /// holds anything, copied or earlier.
+    /// Copies the units of the stripe in which `target` has its next slot. Programs the stripe if it holds anything.
     pub(crate) fn gather_stripe(
         &mut self,
         target: Superblock,
@@ -121,8 +119,8 @@ impl BlockMapped {
         self.program(target, Stripe { ready, ..before }, now);
     }
 
-    /// Returns the slot from which a unit is copied, if it holds data: in the random log, which the unit then leaves,
-    /// or in the former data block.
+    /// Returns the slot from which to copy a unit, if it holds data. The slot is in the former data block, or in the
+    /// random log, from which the unit is then removed.
     #[inline]
     fn source(&mut self, lpn: Lpn, former: Superblock, offset: u32) -> Option<Ppn> {
         let logged = *self.logged.at(lpn)?;
@@ -139,8 +137,8 @@ impl BlockMapped {
         self.slots.is_valid(slot).then_some(slot)
     }
 
-    /// Merges while the host is idle, from `from` on and as long as a merge can begin before `until`, until enough of
-    /// the log is free. Then the superblocks that were given back are erased.
+    /// Merges while the host is idle: from `from` on, as long as a merge can begin before `until`, and until enough of
+    /// the log is free. Then erases the superblocks that were given back.
     pub(crate) fn merge_between(&mut self, from: SimTime, until: SimTime) {
         let mut at = from;
         while at < until {

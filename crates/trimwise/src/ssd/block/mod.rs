@@ -56,9 +56,8 @@ number! {
 #[derive(Clone, Copy, Debug)]
 struct LogicalBlock {
     data: Superblock,
-    /// Units of the block that hold data, anywhere.
+    /// Units of the block that hold data, in the log or elsewhere.
     mapped: u32,
-    /// Units of the block that hold data in the random log.
     logged: u32,
 }
 
@@ -72,20 +71,20 @@ pub(super) struct BlockMapped {
     interleave: Interleave,
     blocks: Table<BlockNumber, LogicalBlock>,
     slots: Slots,
-    /// Slot of a unit in the random log; [`Ppn::NONE`] if the unit is not there.
+    /// Slot of a unit in the random log, or [`Ppn::NONE`].
     logged: Table<Lpn, Ppn>,
-    /// The random log, oldest first. The last one is open as long as it is not full.
+    /// The random log, oldest first. Only the last superblock can be open.
     log: VecDeque<Superblock>,
     log_stripe: Stripe,
     log_lane: u32,
-    /// The unit behind the one that the host wrote last.
+    /// The unit after the one that the host wrote last.
     continues: Lpn,
-    /// Maximum number of superblocks of the random log and of streams onto written blocks together.
+    /// Maximum number of superblocks in the random log and in streams onto blocks that already hold data, together.
     log_max: u32,
-    /// True if the oldest superblock of the random log has been chosen as a victim.
+    /// The oldest superblock of the random log has been chosen as a victim.
     reclaiming: bool,
     streams: Vec<Stream>,
-    /// Counts the uses of streams, to find the least recently used.
+    /// Clock of the streams' uses, to find the least recently used.
     stream_clock: u64,
     mapped: u64,
     /// Number of free superblocks in the log at which idle merging stops.
@@ -157,8 +156,7 @@ impl BlockMapped {
         true
     }
 
-    /// Writes one host unit that is in the controller at `ready`. `sequential` is true if the write looks like a part
-    /// of a stream.
+    /// Writes one host unit that is in the controller at `ready`.
     #[inline]
     fn write_unit(&mut self, now: SimTime, ready: SimTime, lpn: Lpn, tag: u32, sequential: bool) {
         let stream = self.stream_for(lpn, sequential, now);
@@ -230,7 +228,6 @@ impl BlockMapped {
         }
     }
 
-    /// Takes an erased superblock from the pool, of `lane` if there is one.
     fn take(&mut self, now: SimTime, role: Role, lane: u32) -> Superblock {
         let (superblock, erased) = self.slots.take(role, lane);
         if erased {
@@ -243,7 +240,7 @@ impl BlockMapped {
         block.0 % self.flash.geometry.lanes
     }
 
-    /// Returns true if a slot is in a stripe that is still being filled, or whose program has not ended at `now`.
+    /// Returns true if a slot is in a stripe that is still being filled or programmed at `now`.
     fn in_memory(&self, slot: Ppn, now: SimTime) -> bool {
         let Slot { superblock, offset } = slot.slot(self.units());
         let block = self.slots.superblock(superblock);
@@ -255,7 +252,7 @@ impl BlockMapped {
             && self.flash.cache.holds(slot.stripe(stripe_units).first(stripe_units), now)
     }
 
-    /// Releases everything of a logical block that no longer has a mapped unit.
+    /// Gives back the superblocks of a logical block that no longer has a mapped unit.
     fn give_back(&mut self, block: BlockNumber, now: SimTime) {
         if let Some(index) = self.open_stream(block) {
             self.close_stream(index, now);

@@ -1,5 +1,3 @@
-//! The superblocks of a block map, and the state and owner of their slots.
-
 use super::super::address::{Number, Ppn, ShortLpn, Slot, Superblock, Table, Tags};
 use super::super::ftl::{Bitmap, Pool};
 use super::super::geometry::Geometry;
@@ -26,7 +24,7 @@ pub(super) struct Block {
     /// Slots before this one are programmed, or their program is reserved.
     pub programmed: u32,
     pub erases: u32,
-    /// Part of the owners' table for this superblock; `None` unless it is in the random log.
+    /// This superblock's part of the table of owners; `None` unless it is in the random log.
     owners: Option<u32>,
     pub programmed_at: SimTime,
 }
@@ -49,12 +47,12 @@ pub(super) struct Slots {
     superblocks: Table<Superblock, Block>,
     units: u32,
     pub valid: Bitmap,
-    /// The unit that each slot of the random log was written for, by superblock of the log.
+    /// The unit for which each slot of the random log was written, by superblock of the log.
     owners: Vec<ShortLpn>,
     owners_free: Vec<u32>,
     clean: Pool,
     given_back: Pool,
-    /// Number of slots that were filled and then erased, for the audit.
+    /// Slots that were filled and then erased; for the audit.
     pub erased_slots: u64,
     pub tags: Tags,
 }
@@ -103,7 +101,6 @@ impl Slots {
         self.superblocks[slot.superblock].valid -= 1;
     }
 
-    /// Fills the next slot of a superblock with a unit. Returns the slot.
     #[inline]
     pub fn append(&mut self, superblock: Superblock, tag: u32) -> Ppn {
         let block = &mut self.superblocks[superblock];
@@ -132,7 +129,6 @@ impl Slots {
         self.owners[owner] = lpn.into();
     }
 
-    /// Returns the unit that a slot of a superblock of the random log is for.
     pub fn owner(&self, slot: Slot) -> Lpn {
         self.owners[self.owner_index(slot)].lpn()
     }
@@ -152,8 +148,6 @@ impl Slots {
         self.clean.iter().chain(self.given_back.iter())
     }
 
-    /// Takes an unused superblock, of `lane` if there is one, and erases it if necessary. Returns it, and true if it
-    /// was erased just now.
     pub fn take(&mut self, role: Role, lane: u32) -> (Superblock, bool) {
         let found = self.clean.lanes_from(lane as usize).find_map(|lane| {
             let clean = self.clean.take_from(lane).map(|superblock| (superblock, false));
@@ -176,7 +170,7 @@ impl Slots {
         (superblock, dirty)
     }
 
-    /// Gives back a superblock without valid data: frees its part of `owners`, and leaves it for erasing.
+    /// Gives back a superblock without valid data, to be erased later.
     pub(crate) fn give_back(&mut self, superblock: Superblock) {
         let block = &mut self.superblocks[superblock];
         debug_assert_eq!(block.valid, 0, "what is given back will be erased");
@@ -185,7 +179,6 @@ impl Slots {
         self.given_back.put(superblock);
     }
 
-    /// Erases one of the superblocks that were given back, if there is one.
     pub(crate) fn erase_given_back(&mut self) -> Option<Superblock> {
         let lane = (0..self.given_back.lanes()).max_by_key(|&lane| self.given_back.free_in(lane))?;
         let superblock = self.given_back.take_from(lane)?;
@@ -200,7 +193,7 @@ impl Slots {
         *block = Block { erases: block.erases + 1, ..Block::ERASED };
     }
 
-    /// Erases all superblocks that are not clean, whatever their contents. Returns them.
+    /// Erases all superblocks that are not clean, whatever they hold, and returns them.
     pub(crate) fn erase_all(&mut self) -> Vec<Superblock> {
         let is_used = |&s: &Superblock| self.superblocks[s].role != Role::Clean;
         let used: Vec<Superblock> = self.superblocks.numbers().filter(is_used).collect();

@@ -43,13 +43,13 @@ impl BlockMapped {
         self.streams.iter().position(|s| s.is_open() && s.block == block)
     }
 
-    /// Returns the open stream of a logical block that still has another data block.
     #[inline]
     pub(super) fn stream_onto(&self, block: BlockNumber) -> Option<&Stream> {
         self.streams.iter().find(|s| s.block == block && s.is_open() && self.is_of_log(s))
     }
 
-    /// Returns true if an open stream's superblock counts as one of the log: it is not yet its block's data block.
+    /// Returns true if an open stream's superblock counts as part of the log, because it is not yet its block's data
+    /// block.
     fn is_of_log(&self, stream: &Stream) -> bool {
         self.slots.superblock(stream.superblock).role == Role::Stream
     }
@@ -63,14 +63,14 @@ impl BlockMapped {
         (0..self.streams.len()).filter(of_log).min_by_key(|&i| self.streams[i].used)
     }
 
-    /// Returns the stream for a unit, opened if necessary; `None` if the unit goes to the random log.
+    /// Returns the stream for a unit, opening one if necessary; `None` if the unit goes to the random log.
     #[inline]
     pub fn stream_for(&mut self, lpn: Lpn, sequential: bool, now: SimTime) -> Option<usize> {
         let open = self.streams.iter().position(|s| s.continues == lpn && s.is_open());
         if open.is_some() || !sequential { open } else { self.open(lpn, now) }
     }
 
-    /// Opens a stream for a unit of a write that looks sequential, if its place allows it.
+    /// Opens a stream for a unit of a write that looks sequential, if a stream may begin there.
     fn open(&mut self, lpn: Lpn, now: SimTime) -> Option<usize> {
         let (block, offset) = self.split(lpn);
         let other = self.open_stream(block);
@@ -117,8 +117,7 @@ impl BlockMapped {
         }
     }
 
-    /// Completes the stripe that a stream has begun, with the units that belong there and are elsewhere, or with
-    /// padding, and programs it.
+    /// Completes and programs the stripe that a stream has begun. Missing units are copied from elsewhere, or padded.
     pub fn complete_stripe(&mut self, index: usize, now: SimTime) {
         let Stream { superblock, block, stripe, .. } = self.streams[index];
         if superblock == Superblock::NONE || stripe.host_units == 0 {
@@ -131,7 +130,7 @@ impl BlockMapped {
         self.end_if_full(index);
     }
 
-    /// Ends a stream that has filled its superblock, which becomes the data block; the former one has no valid units
+    /// Ends a stream that has filled its superblock. That becomes the data block; the former one has no valid units
     /// left (switch merge).
     fn end_if_full(&mut self, index: usize) {
         let Stream { superblock, block, .. } = self.streams[index];

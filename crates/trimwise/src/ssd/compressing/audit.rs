@@ -1,5 +1,3 @@
-//! The accounting of the compressing map, checked from scratch.
-
 use super::super::address::{Number, Ppn, Slot, Superblock};
 use super::super::audit::{AuditError, ensure};
 use super::Compressing;
@@ -7,7 +5,7 @@ use super::store::{Held, Owner, Store, Whose};
 use crate::content::DUPLICATES;
 
 impl Store {
-    /// Returns the granules of all chunks that units refer to.
+    /// Returns the total size of all chunks that units refer to, in granules.
     pub(super) fn audit_units(&self) -> Result<u64, AuditError> {
         let (mut mapped, mut live) = (0, 0);
         let mut references = [0; DUPLICATES as usize];

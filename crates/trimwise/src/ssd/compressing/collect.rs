@@ -15,12 +15,12 @@ use super::Compressing;
 use crate::units::SimTime;
 
 impl Compressing {
-    /// Lets the recycler do its share after the host has read `granules` units, each of which counts as one granule.
+    /// Lets the recycler do its share after the host has read `granules` units. A unit counts as one granule.
     pub(crate) fn pace_with_reads(&mut self, now: SimTime, granules: u32) {
         if self.map.recycles_from_stale_percent.is_none() {
             return;
         }
-        // Reads take no flash: where there is little, only writes need more.
+        // Reads take no flash. When flash is short, only writes need to do more.
         if self.collector.victim.is_some() || self.start_recycling() {
             self.work_off(now, granules);
             self.count_units();

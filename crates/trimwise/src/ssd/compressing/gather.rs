@@ -29,7 +29,7 @@ pub(in crate::ssd) struct Gatherer {
     latency: SimDuration,
     fragment: SimDuration,
     registers: Table<Die, Register>,
-    /// Time at which the controller has looked up all fragments so far.
+    /// When the controller has looked up all fragments so far.
     free_at: SimTime,
     last: StripeNumber,
 }
@@ -105,7 +105,7 @@ impl Compressing {
             last = last.max(ready);
         }
         self.sense_ahead(in_order, decoded);
-        // A granule for each unit: what a read costs the recycler does not depend on how well the data compress.
+        // Each unit counts as one granule, so the recycler's share does not depend on how well the data compress.
         if self.map.unpaced_reads >= self.stripe_slots {
             let granules = std::mem::take(&mut self.map.unpaced_reads);
             self.pace_with_reads(now, granules);
@@ -114,7 +114,7 @@ impl Compressing {
         Ready { first: first + latency, last: last + latency }
     }
 
-    /// Makes the die of a stripe sense it, unless its page registers hold it.
+    /// Senses a stripe, unless the page registers of its die hold it already.
     fn sense(&mut self, stripe: StripeNumber, decoded: SimTime, is_next: bool) {
         let die = self.die(stripe);
         self.map.gatherer.last = stripe;
@@ -131,24 +131,22 @@ impl Compressing {
         self.fill_register(die, stripe, ready);
     }
 
-    /// Reserves the reading of a stripe into the page registers of its die.
     fn fill_register(&mut self, die: Die, stripe: StripeNumber, ready: SimTime) {
         let at = self.flash.place_of_die(die);
         let ready = self.flash.nand.sense(at, ready, &mut self.flash.stats.busy_ns.read);
         self.map.gatherer.registers[die] = Register { stripe, ready };
     }
 
-    /// Reserves the transfer of a command's data from a stripe. Returns its end.
     fn take_out(&mut self, run: Option<Run>, now: SimTime, decoded: SimTime) -> Option<SimTime> {
         let Run { stripe, granules } = run?;
         let die = self.die(stripe);
-        // What was sensed for an earlier command waits for this one.
+        // Stripes sensed for an earlier command wait for this one.
         let ready = self.map.gatherer.registers[die].ready.max(decoded);
         let channel = self.flash.geometry.channel(die);
         Some(self.flash.nand.transfer(channel, now, ready, granules.div_ceil(1 << self.unit_shift)))
     }
 
-    /// Makes the dies of the `count` stripes after the last one sense them, as far as they are programmed.
+    /// Senses the next `count` stripes after the last one, as far as they are programmed.
     fn sense_ahead(&mut self, count: u32, decoded: SimTime) {
         let last = self.map.gatherer.last;
         let count = count.min(self.flash.geometry.dies_per_superblock - 1);

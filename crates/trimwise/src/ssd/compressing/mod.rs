@@ -43,7 +43,7 @@ impl Compressing {
         Self::with_placement(config, geometry, seed, &layout, store)
     }
 
-    /// Writes one host unit that arrives at `arrived`. Returns the time at which the controller has taken it.
+    /// Writes one host unit that arrives at `arrived`. Returns when the controller has taken it.
     #[inline]
     fn write_unit(&mut self, now: SimTime, arrived: SimTime, lpn: Lpn, content: Content) -> SimTime {
         let kind = self.map.kind(content, lpn);
@@ -88,7 +88,6 @@ impl Compressing {
         acknowledged
     }
 
-    /// Releases the chunk of a unit that is overwritten: that space is free for the collector.
     #[inline]
     fn overwrite(&mut self, lpn: Lpn) {
         if let Some((superblock, granules)) = self.map.release(lpn) {

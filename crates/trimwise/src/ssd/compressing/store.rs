@@ -21,7 +21,7 @@ use crate::units::{Lpn, UNIT_BYTES};
 const ZEROS: Ppn = Ppn(u32::MAX - 1);
 /// Map entry of duplicate 0; the others count down from here.
 const DUPLICATE: u32 = u32::MAX - 2;
-/// Maximum number of granules: below the marks above.
+/// Maximum number of granules. Larger numbers are the marks above.
 pub(in crate::ssd) const GRANULES_MAX: u32 = DUPLICATE - DUPLICATES;
 /// Maximum number of logical units that an owner can name.
 pub(in crate::ssd) const UNITS_MAX: u32 = 1 << 30;
@@ -31,7 +31,6 @@ pub(in crate::ssd) enum Held {
     Nothing,
     Zeros,
     Shared(u32),
-    /// A chunk of its own that begins at this granule.
     Own(Ppn),
 }
 
@@ -42,14 +41,13 @@ pub(in crate::ssd) enum Kind {
     Data(Size),
 }
 
-/// A size of chunks, as an index into [`Store::sizes`].
 pub(in crate::ssd) type Size = u8;
 
-/// Sizes: compressible, pseudo-random, incompressible.
+/// The sizes of compressible, pseudo-random and incompressible units.
 const SIZES: usize = 3;
 const SIZE_OF_DUPLICATE: Size = 2;
 
-/// Owner of a piece of a log, in one word: thirty bits of number, two of size or mark.
+/// Owner of a piece of a log in one word: 30 bits of number, 2 of size or mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ssd) struct Owner(u32);
 
@@ -87,7 +85,7 @@ impl Owner {
 
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ssd) struct Duplicate {
-    /// First granule of its chunk; [`Ppn::NONE`] while nothing refers to it.
+    /// First granule of the duplicate's chunk; [`Ppn::NONE`] while nothing refers to it.
     pub at: Ppn,
     pub references: u32,
 }
@@ -105,11 +103,11 @@ pub(in crate::ssd) struct Store {
     pub(super) gatherer: Gatherer,
     pub(super) recycles_from_stale_percent: Option<u32>,
     pub(super) references_checked: bool,
-    /// Granules that the host has filled since the collector did its share.
+    /// Granules that the host has filled since the collector last did its share.
     pub(super) unpaced: u32,
-    /// Units that the host has read from flash since the recycler did its share.
+    /// Units that the host has read from flash since the recycler last did its share.
     pub(super) unpaced_reads: u32,
-    /// Tags by the first granule of a chunk; the tag of a duplicate is its number.
+    /// Tags by the first granule of a chunk. The tag of a duplicate is its number.
     pub(super) tags: Tags,
 }
 
@@ -153,7 +151,6 @@ impl Store {
         self.sizes[size as usize]
     }
 
-    /// Returns the granules of the largest chunk: a unit that does not compress.
     pub(crate) fn granules_max(&self) -> u32 {
         self.granules(SIZE_OF_DUPLICATE)
     }
@@ -181,7 +178,6 @@ impl Store {
         self.duplicates[number as usize]
     }
 
-    /// Returns first granule and length of the chunk that a unit is read from.
     #[inline]
     pub fn chunk(&self, lpn: Lpn) -> Option<(Ppn, u32)> {
         match self.held(lpn) {
@@ -210,7 +206,8 @@ impl Store {
         self.tags.copy(from, to);
     }
 
-    /// Releases a unit's data. Returns the chunk to which nothing refers any longer: first granule and length.
+    /// Releases a unit's data. Returns the first granule and the length of the chunk if nothing refers to it any
+    /// longer.
     #[inline]
     pub fn take(&mut self, lpn: Lpn) -> Option<(Ppn, u32)> {
         let held = self.held(lpn);
@@ -253,7 +250,7 @@ impl Store {
         self.duplicates[number as usize].at = at;
     }
 
-    /// Forgets all data. The caller resets the counts of the superblocks.
+    /// Forgets all data. The caller must reset the counts of the superblocks.
     pub(crate) fn clear_all(&mut self) {
         self.map.fill(Ppn::NONE);
         self.duplicates.fill(Duplicate { at: Ppn::NONE, references: 0 });
@@ -264,14 +261,14 @@ impl Store {
     }
 
     pub(crate) fn tag_of(&self, lpn: Lpn) -> Option<u32> {
-        // None at all unless they are kept.
+        // There are no tags unless they are kept.
         self.tags.get(Ppn(0))?;
         match self.held(lpn) {
             Held::Nothing => None,
             Held::Zeros => Some(Content::new(ContentClass::Zeros, 0).tag()),
             Held::Own(at) => self.tags.get(at),
             Held::Shared(number) => {
-                // What the chunk holds, as a version that makes this unit that duplicate.
+                // The chunk's tag, as the version with which this unit holds that duplicate.
                 let found = self.tags.get(self.duplicate(number).at)?;
                 let version = (found + DUPLICATES - lpn.0 as u32 % DUPLICATES) % DUPLICATES;
                 Some(Content::new(ContentClass::Duplicated, version).tag())

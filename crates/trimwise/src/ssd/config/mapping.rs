@@ -1,5 +1,3 @@
-//! Mappings from logical units to the flash, and the parameters of each.
-
 use serde::Deserialize;
 
 use super::{ConfigError, SsdConfig, count, refuse, require, span};
@@ -7,7 +5,6 @@ use crate::ssd::compressing::{GRANULES_MAX, UNITS_MAX};
 use crate::ssd::geometry::Geometry;
 use crate::units::{Bytes, UNIT_BYTES};
 
-/// A mapping from logical units to the flash.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename = "table by kind", rename_all = "snake_case")]
 pub enum MappingConfig {
@@ -18,7 +15,7 @@ pub enum MappingConfig {
         map_cache: Option<MapCacheConfig>,
     },
     /// Each logical superblock has one physical superblock, and new data go to a log first (Indilinx class). Free space
-    /// of the file system does not help; only the log does.
+    /// in the file system does not help; free log superblocks do.
     Block(BlockMappingConfig),
     /// Units are compressed before they are stored, and identical units can share their space (SandForce class).
     Compressing(CompressingConfig),
@@ -31,7 +28,6 @@ impl Default for MappingConfig {
 }
 
 impl MappingConfig {
-    /// Returns the kind, as in a profile.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Page { .. } => "page",
@@ -40,7 +36,6 @@ impl MappingConfig {
         }
     }
 
-    /// Returns the cache for parts of the map, if the map lies in the flash.
     pub const fn map_cache(&self) -> Option<&MapCacheConfig> {
         match self {
             Self::Page { map_cache } => map_cache.as_ref(),
@@ -49,51 +44,47 @@ impl MappingConfig {
     }
 }
 
-/// A cache for parts of the page map, which as a whole lies in the flash (Gupta, Kim and Urgaonkar, DFTL, 2009).
+/// A cache for parts of the page map, which lies in the flash (Gupta, Kim and Urgaonkar, DFTL, 2009).
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub struct MapCacheConfig {
-    /// Bytes of the controller's memory, or of the host's that it may use (HMB), for parts of the map. A part is one
-    /// unit of 4 KiB with the places of 1,024 logical units.
+    /// Memory for parts of the map, in bytes: the controller's own, or the host's (HMB). A part is one unit of 4 KiB
+    /// with the places of 1,024 logical units.
     pub bytes: u64,
 }
 
-/// A largely static mapping with log superblocks.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct BlockMappingConfig {
-    /// Superblocks for new data, before they are merged into their place.
+    /// Superblocks that hold new data until they are merged into place.
     pub log_superblocks: u32,
 }
 
-/// A compressing, de-duplicating mapping.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct CompressingConfig {
-    /// The smallest step of a stored size, bytes; it divides a unit.
+    /// Stored sizes are multiples of this many bytes; it divides a unit.
     pub granule_bytes: u32,
     /// Bytes that each stored unit takes besides its data.
     pub head_bytes: u32,
-    /// True if a unit that is already stored becomes a reference to it.
+    /// A unit that is already stored becomes a reference to it.
     pub deduplicates: bool,
-    /// Time from the page registers through checking, decryption and decompression to the host, nanoseconds. Reads
-    /// overlap in it: it costs latency and no throughput.
+    /// Nanoseconds from the page registers through checking, decryption and decompression to the host. Reads overlap in
+    /// it, so it adds latency but costs no throughput.
     pub read_latency_ns: u64,
-    /// Additional time for each unit that does not lie directly behind the one before it, nanoseconds.
+    /// Additional nanoseconds for each unit that does not directly follow the one before it.
     pub fragment_read_ns: u64,
-    /// Share of stale space, percent, from which a superblock is collected even while there is free flash. `None`: only
-    /// when flash is short.
+    /// Percentage of stale space from which a superblock is collected even while there is free flash. `None`: only when
+    /// flash is short.
     pub recycles_from_stale_percent: Option<u32>,
-    /// True if a trimmed unit's space counts as free only after the collector has read it and looked for other
-    /// references to it, instead of at once.
+    /// A trimmed unit's space counts as free only after the collector has read it and looked for other references to
+    /// it, instead of at once.
     pub references_checked_at_collection: bool,
 }
 
 impl CompressingConfig {
-    /// Granules needed for a unit that compresses to `compressed_bytes`.
     pub(in crate::ssd) fn stored_granules(&self, compressed_bytes: u32) -> u32 {
         (compressed_bytes + self.head_bytes).div_ceil(self.granule_bytes.max(1))
     }
 
-    /// Returns the maximum bytes that a unit takes: one that cannot be compressed.
     pub fn stored_bytes_max(&self) -> u64 {
         u64::from(self.stored_granules(UNIT_BYTES as u32)) * u64::from(self.granule_bytes)
     }
@@ -123,8 +114,8 @@ impl CompressingConfig {
         if let Some(percent) = self.recycles_from_stale_percent {
             count("mapping.recycles_from_stale_percent", percent, 1, 100)?;
         }
-        // What does not compress must have room too, with the same spare superblocks as a page mapping. No unit lies
-        // across the end of a superblock: what is left there is lost, and lost again when the rest has moved.
+        // Incompressible data must fit too, with the same spare superblocks as in a page mapping. No unit crosses the
+        // end of a superblock: the space left there is lost, and lost again when the rest has moved.
         let superblock_bytes = u64::from(geometry.superblock_units) * UNIT_BYTES;
         let usable_bytes = superblock_bytes.saturating_sub(2 * self.stored_bytes_max());
         let stored = u64::from(geometry.logical_units) * self.stored_bytes_max();
@@ -151,7 +142,7 @@ impl SsdConfig {
                 require(fits, "mapping.map_cache_bytes", cache.bytes, expected)
             }
             MappingConfig::Block(block) => {
-                // One superblock next to log and data, into which they are merged.
+                // One superblock beyond log and data, as the target of merges.
                 let data = u64::from(geometry.logical_units).div_ceil(u64::from(geometry.superblock_units));
                 let most = u64::from(geometry.superblocks).saturating_sub(data + 1);
                 let fits = (1..=most).contains(&block.log_superblocks.into());

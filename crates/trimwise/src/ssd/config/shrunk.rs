@@ -3,8 +3,7 @@
 use super::{ConfigError, GcConfig, Geometry, MappingConfig, SsdConfig};
 use crate::units::UNIT_BYTES;
 
-/// Minimum number of superblocks of a smaller drive: with fewer, the over-provisioning leaves nothing for the
-/// collector.
+/// Minimum number of superblocks of a shrunk drive. With fewer, the over-provisioning leaves nothing for the collector.
 const SUPERBLOCKS: u64 = 256;
 
 impl SsdConfig {
@@ -58,7 +57,7 @@ impl SsdConfig {
         if let Some(slc) = &mut config.slc {
             slc.static_superblocks = fewer(slc.static_superblocks, 1);
         }
-        // The collector's own superblocks do not shrink: all others but one may be cache.
+        // The collector's own superblocks do not shrink. Of the others, all but one may be cache.
         let geometry = Geometry::new(&config)?;
         let taken = geometry.data_superblocks() + Geometry::spare_superblocks(&config) + 1;
         let left = u64::from(geometry.superblocks).saturating_sub(taken);
@@ -74,20 +73,18 @@ impl SsdConfig {
         Ok(config)
     }
 
-    /// Returns the smallest capacity in bytes to which this drive can shrink with superblocks of their present size. Smaller
-    /// ones hold fewer files, so that more of them become free whole, and the collector copies less.
+    /// Returns the smallest capacity in bytes to which this drive can shrink without smaller superblocks. Smaller
+    /// superblocks hold fewer files, so more of them become free whole, and the collector copies less.
     pub fn intact_bytes(&self) -> u64 {
         let g = &self.geometry;
         SUPERBLOCKS * u64::from(g.superblock_planes) * u64::from(g.page_bytes) * u64::from(g.pages_per_block)
     }
 
-    /// Returns this drive with a capacity of at most `capacity_bytes`, as [`SsdConfig::shrunk`] does, for work that
-    /// shrinks as the capacity does: what the collector keeps free above the least shrinks too. Otherwise little work
-    /// would find a pool of free superblocks that it never uses up.
+    /// Shrinks the drive as [`SsdConfig::shrunk`] does, for work that shrinks with the capacity. The reserve that the
+    /// collector keeps above its minimum shrinks too; otherwise a small workload would never use up the free
+    /// superblocks.
     ///
-    /// # Errors
-    ///
-    /// If no drive of that size can resemble this one.
+    /// # Errors If no drive of that size can resemble this one.
     pub fn scaled(&self, capacity_bytes: u64) -> Result<Self, ConfigError> {
         let mut config = self.shrunk(capacity_bytes)?;
         let pool = |gc: &GcConfig| gc.idle_free_superblocks.saturating_sub(gc.free_superblocks_min);

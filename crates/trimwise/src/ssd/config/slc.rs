@@ -5,14 +5,13 @@ use serde::Deserialize;
 use super::{ConfigError, SsdConfig, count, require, span};
 use crate::ssd::geometry::Geometry;
 
-/// A write buffer of flash in SLC mode.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct SlcConfig {
     /// Superblocks that are always in SLC mode. They hold `1 / bits_per_cell` of their normal capacity, and are not
     /// part of the space for data.
     pub static_superblocks: u32,
-    /// Share of the free space that can serve in SLC mode as long as it is free, percent. Free space is the space that
-    /// the host sees without data on the device: it shrinks as the drive is written, and grows only by TRIM.
+    /// Percentage of the free space that can serve in SLC mode as long as it is free. Free space is what the host sees
+    /// minus the data on the device: it shrinks as the drive is written, and grows only by TRIM.
     pub dynamic_percent: u32,
     /// Bits that a cell holds outside of SLC mode: 3 for TLC, 4 for QLC.
     pub bits_per_cell: u32,
@@ -20,10 +19,10 @@ pub struct SlcConfig {
     pub t_prog_ns: u64,
     /// Array to page register in SLC mode (tR), nanoseconds.
     pub t_read_ns: u64,
-    /// True to fold the cache (copy its data to normal flash) while the host is idle.
+    /// Fold the cache (copy its data to normal flash) while the host is idle.
     pub fold_when_idle: bool,
-    /// Share of the cache in use, percent, above which folding begins even if the host is not idle; it then keeps pace
-    /// with the host. With 100 it waits for idle time, as long as the cache does not shrink.
+    /// Percentage of the cache in use above which folding begins even if the host is not idle; it then keeps pace with
+    /// the host. At 100, folding waits for idle time as long as the cache does not shrink.
     pub fold_threshold_percent: u32,
 }
 

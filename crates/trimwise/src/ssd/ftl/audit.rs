@@ -1,7 +1,3 @@
-//! The accounting of the core and its placement, checked from scratch.
-//!
-//! Slow (it looks at every slot) and meant for tests and for the end of a run.
-
 use super::super::address::{Slot, Table};
 use super::super::audit::{AuditError, ensure};
 use super::{Ftl, Placement, State};
@@ -9,6 +5,8 @@ use super::{Ftl, Placement, State};
 impl<P: Placement> Ftl<P> {
     /// Checks that no slot is lost or counted twice: live + dead + free slots are all slots, each unit is where the map
     /// says, and the slots written by cause equal those erased plus those that superblocks hold.
+    ///
+    /// It looks at every slot: for tests and for the end of a run.
     pub(crate) fn audit_accounting(&self) -> Result<(), AuditError> {
         let live = P::audit_map(self)?;
         let written = self.audit_superblocks(live)?;

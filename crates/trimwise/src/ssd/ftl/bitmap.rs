@@ -2,7 +2,7 @@
 
 use super::super::address::{Number, Slot, Superblock};
 
-/// The bits, superblock by superblock; each superblock begins with a word of its own.
+/// The bits, superblock by superblock. Each superblock begins a new word.
 #[derive(Clone, Debug)]
 pub(in crate::ssd) struct Bitmap {
     words: Vec<u64>,
@@ -42,7 +42,6 @@ impl Bitmap {
         self.word_of(slot) >> (slot.offset % 64) & 1 == 1
     }
 
-    /// Returns the offset of the first set bit of a superblock at or after `from`.
     #[inline]
     pub fn next(&self, superblock: Superblock, from: u32) -> Option<u32> {
         let base = superblock.index() * self.words_per_superblock;

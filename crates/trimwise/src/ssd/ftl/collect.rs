@@ -32,7 +32,7 @@ pub(in crate::ssd) enum Cause {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::ssd) enum Urgency {
-    /// The host is idle, or there is free flash: only for a gain.
+    /// The host is idle, or flash is free: collect only if there is something to gain.
     Idle,
     Paced,
     Needed,
@@ -43,7 +43,7 @@ pub(in crate::ssd) struct Victim {
     pub superblock: Superblock,
     pub(super) cursor: Cursor,
     cause: Cause,
-    /// Slots to read for `gain` slots that the host writes.
+    /// Slots to read for every `gain` slots that the host writes.
     work: u64,
     gain: u64,
     /// Copying earned by host writes and not yet done, in slots times `gain`.
@@ -56,8 +56,8 @@ impl Victim {
         Self { superblock, cursor, cause, work: work.into(), gain: gain.into(), credit: 0 }
     }
 
-    /// Returns the number of slots to copy after the host has written `slots` more. `Some(0)` is not `None`: a victim
-    /// without valid slots is erased at once.
+    /// Returns the number of slots to copy after the host has written `slots` more. `Some(0)` differs from `None`: a
+    /// victim without valid slots is erased at once.
     #[inline]
     pub fn due(&mut self, slots: u32) -> Option<u32> {
         if self.gain == 0 {
@@ -70,12 +70,12 @@ impl Victim {
     }
 }
 
-/// Slots that are read from one stripe of a victim in one operation, requested piece by piece.
+/// Slots to read from one stripe of a victim in one operation; they are requested piece by piece.
 #[derive(Clone, Copy, Debug, Default)]
 struct Reading {
     stripe: u32,
     slots: u32,
-    /// The frontier that waits for the data, if some of them are copied.
+    /// The frontier that waits for the data, if some of the slots are copied.
     target: Option<usize>,
 }
 
@@ -88,7 +88,7 @@ pub(in crate::ssd) struct Collector {
     fifo: bool,
     wear_threshold: Option<u32>,
     wear_interval: u32,
-    /// Idle collection stops when this many superblocks are free; 0 if there is none.
+    /// Idle collection stops when this many superblocks are free; 0 turns it off.
     idle_target: u32,
     pub(super) erases_since_move: u32,
 }
@@ -116,7 +116,6 @@ impl Collector {
 }
 
 impl<P: Placement> Ftl<P> {
-    /// Finishes the current victim, or chooses one and collects it whole.
     pub(super) fn collect_one(&mut self, now: SimTime) {
         if self.collector.victim.is_none() {
             self.start_victim(Urgency::Needed);
@@ -124,7 +123,7 @@ impl<P: Placement> Ftl<P> {
         self.collect(now, u32::MAX, false);
     }
 
-    /// Does the collector's share now that the host has filled `slots`.
+    /// Does the collector's share after the host has filled `slots`.
     #[inline]
     pub fn pace(&mut self, now: SimTime, slots: u32) {
         if self.collector.victim.is_some() || self.start_paced() {
@@ -148,13 +147,13 @@ impl<P: Placement> Ftl<P> {
         }
     }
 
-    /// Returns the number of slots of a superblock that hold live data, as far as the placement knows.
+    /// Returns the number of live slots of a superblock, as far as the placement knows.
     pub fn live(&self, superblock: Superblock) -> u32 {
         let Block { valid, unchecked, .. } = self.blocks[superblock];
         valid - unchecked
     }
 
-    /// Chooses a victim, if one is worth it. Returns true if there is a victim now.
+    /// Chooses a victim if one is worth it. Returns true if there is a victim now.
     pub(crate) fn start_victim(&mut self, urgency: Urgency) -> bool {
         if urgency != Urgency::Needed && self.start_wear_levelling() {
             return true;
@@ -169,7 +168,7 @@ impl<P: Placement> Ftl<P> {
         };
         let gain_wanted = match urgency {
             Urgency::Idle => true,
-            // First-in first-out takes what comes, or it would never get past a superblock without gain.
+            // First-in first-out takes every superblock in turn, or it would never get past one without gain.
             Urgency::Paced => !self.collector.fifo,
             Urgency::Needed => false,
         };
@@ -194,15 +193,15 @@ impl<P: Placement> Ftl<P> {
         self.collector.victim = Some(Victim::new(superblock, cause, work, self.superblock_slots - live));
     }
 
-    /// Makes the least erased closed superblock the victim, if the wear has spread too far and the last move
-    /// is long enough ago.
+    /// Makes the least erased closed superblock the victim, if the wear has spread too far and the last move is long
+    /// enough ago.
     fn start_wear_levelling(&mut self) -> bool {
         let Some(threshold) = self.collector.wear_threshold else { return false };
         if self.collector.erases_since_move < self.collector.wear_interval || self.pool.free() < 2 {
             return false;
         }
         self.collector.erases_since_move = 0;
-        // What is always in SLC mode is erased far more often, and takes part in nothing.
+        // Superblocks that are always in SLC mode are erased far more often, and take no part in levelling.
         let levelled = self.blocks.iter().skip(self.pool_from.index());
         let most = levelled.map(|b| b.erases).max().unwrap_or(0);
         let erases = |superblock: Superblock| self.blocks[superblock].erases;
@@ -228,7 +227,7 @@ impl<P: Placement> Ftl<P> {
     }
 
     /// Reads up to `budget` slots of a victim and moves the live ones. Returns the number of slots copied and the rest
-    /// of the victim; a victim without a rest is erased.
+    /// of the victim. A victim without a rest is erased.
     pub(crate) fn copy_victim(
         &mut self,
         mut victim: Victim,
@@ -240,8 +239,8 @@ impl<P: Placement> Ftl<P> {
         let (mut done, mut copied) = (0, 0);
         let mut reading = Reading::default();
         let mut left = self.map.next_piece(source, victim.cursor);
-        // Without a free superblock some victims are finished at once: the host may share the frontier of copies, and
-        // would take the room that is meant for the rest.
+        // Some placements finish a victim at once when no superblock is free: the host may share the frontier of
+        // copies, and would take the room meant for the rest of the victim.
         while let Some(piece) = left
             && (done < budget || (P::NEEDS_FREE_SUPERBLOCK && self.pool.free() == 0))
         {
@@ -260,7 +259,7 @@ impl<P: Placement> Ftl<P> {
         if left.is_some() {
             return (copied, Some(victim));
         }
-        // What is left of it was trimmed, and nothing else refers to it.
+        // The remaining slots were trimmed, and nothing else refers to them.
         let Block { slc, written, unchecked, .. } = self.blocks[source];
         self.blocks[source].valid -= unchecked;
         self.erase(source, now);
@@ -270,7 +269,7 @@ impl<P: Placement> Ftl<P> {
         (copied, None)
     }
 
-    /// Requests slots of a victim, which can lie in several stripes. Reads those requested of another stripe.
+    /// Requests slots of a victim, which can span several stripes. Reads what was requested of an earlier stripe.
     #[inline]
     fn read_piece(
         &mut self,
@@ -301,7 +300,7 @@ impl<P: Placement> Ftl<P> {
         let target = P::copy_target(self, victim.cause, slots, now);
         reading.target = Some(target);
         if self.frontiers[target].fills_stripe(slots) {
-            // What is programmed must have been read.
+            // Slots must be read before they are programmed.
             self.carry_out(source, reading, now);
         }
         let open = &self.frontiers[target];
@@ -328,7 +327,7 @@ impl<P: Placement> Ftl<P> {
         }
     }
 
-    /// Collects while the host is idle, from `from` on and as long as a step can begin before `until`, until enough
+    /// Collects while the host is idle: from `from` on, as long as a step can begin before `until`, and until enough
     /// superblocks are free. One step is a stripe for each die.
     pub(super) fn collect_between(&mut self, from: SimTime, until: SimTime) {
         let budget = self.stripe_slots * self.flash.geometry.dies_per_superblock;

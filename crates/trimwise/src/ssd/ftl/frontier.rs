@@ -32,7 +32,6 @@ impl Frontier {
         self.superblock != Superblock::NONE
     }
 
-    /// Returns true if this many slots still fit into the superblock; false if there is none.
     #[inline]
     pub fn has_room(&self, slots: u32) -> bool {
         self.next + slots <= self.end
@@ -65,11 +64,11 @@ impl<P: Placement> Ftl<P> {
         }
     }
 
-    /// Makes sure that a frontier has room. Opens a superblock if it must, of `lane` if there is one. Leaves the last
-    /// free superblock to the collector: collects until there is another.
+    /// Makes room in a frontier, by opening a superblock (of `lane` if possible) or by collecting. The last free
+    /// superblock is left to the collector.
     #[cold]
     pub fn make_room(&mut self, frontier: usize, lane: usize, slots: u32, now: SimTime) {
-        // The collector may open and fill superblocks of a shared frontier meanwhile.
+        // Meanwhile the collector may open and fill superblocks of a shared frontier.
         let mut victims = 0;
         while !self.frontiers[frontier].has_room(slots) {
             if self.frontiers[frontier].is_open() {
@@ -85,7 +84,7 @@ impl<P: Placement> Ftl<P> {
         }
     }
 
-    /// Makes sure that the frontier of copies has room. Returns its index.
+    /// Makes room in the frontier of copies. Returns its index.
     #[inline]
     pub(crate) fn prepare_copies(&mut self, slots: u32, now: SimTime) -> usize {
         let copies = self.copies;
@@ -111,7 +110,7 @@ impl<P: Placement> Ftl<P> {
         self.frontiers[frontier] = Frontier { superblock, stripe_end, end, ..Frontier::UNUSED };
     }
 
-    /// Takes a superblock from the free pool, of `lane` if there is one.
+    /// Takes a superblock from the free pool, of `lane` if possible.
     pub(crate) fn take_free(&mut self, lane: usize) -> Superblock {
         let Some(superblock) = self.pool.take(lane) else {
             unreachable!(
@@ -121,7 +120,7 @@ impl<P: Placement> Ftl<P> {
         superblock
     }
 
-    /// Fills slots of a host frontier that has room for them, with `units` that are at hand at `ready` and end in the
+    /// Fills slots of a host frontier that has room for them, with `units` that are available at `ready` and end in the
     /// same stripe.
     #[inline]
     pub(crate) fn append_host(
@@ -138,8 +137,8 @@ impl<P: Placement> Ftl<P> {
         }
     }
 
-    /// Fills slots of a frontier that has room for them, for `host_units` of the host that end in the same stripe, or
-    /// for copies. Returns true if a stripe became full.
+    /// Fills slots of a frontier that has room for them, with copies or with `host_units` that end in the same stripe.
+    /// Returns true if a stripe became full.
     #[inline]
     pub fn append(
         &mut self,
@@ -165,7 +164,7 @@ impl<P: Placement> Ftl<P> {
     }
 
     /// Programs the stripes that end at or before the frontier's next slot. A unit leaves the write cache with the
-    /// stripe that it ends in.
+    /// stripe in which it ends.
     fn complete(&mut self, frontier: usize, now: SimTime, ready: SimTime, host_units: u32) {
         let next = self.frontiers[frontier].next;
         while next > self.frontiers[frontier].stripe_end {
@@ -178,7 +177,6 @@ impl<P: Placement> Ftl<P> {
         }
     }
 
-    /// Pads and programs the stripes in which the host has begun.
     pub(super) fn pad_stripes(&mut self, now: SimTime) {
         for i in 0..self.frontiers.len() {
             if self.frontiers[i].stripe.holds_host {
@@ -203,8 +201,8 @@ impl<P: Placement> Ftl<P> {
         }
     }
 
-    /// Reserves the program of the stripe that is being filled. Moves on to the next one, or closes the superblock if
-    /// that was its last.
+    /// Reserves the program of the stripe that is being filled. Moves on to the next stripe, or closes the superblock
+    /// after its last.
     fn program(&mut self, frontier: usize, now: SimTime) {
         let open = &mut self.frontiers[frontier];
         let Frontier { superblock, stripe_end, end, .. } = *open;

@@ -1,5 +1,5 @@
-//! Lists threaded through an array of links: each member is in one list at most, and enters or leaves it in a few memory
-//! accesses.
+//! Lists threaded through an array of links. Each member is in at most one list, and enters or leaves it in a few
+//! memory accesses.
 
 use std::fmt::Display;
 
@@ -36,10 +36,7 @@ impl<K: Number + PartialEq + Display> Lists<K> {
         self.ends[list].last
     }
 
-    /// Returns the members of a list in order, for an audit.
-    ///
-    /// # Errors
-    /// If the links are inconsistent.
+    /// Returns the members of a list in order, after checking its links.
     pub fn audited(&self, list: usize) -> Result<Vec<K>, AuditError> {
         let (mut members, mut before, mut member) = (Vec::new(), K::NONE, self.first(list));
         while member != K::NONE {

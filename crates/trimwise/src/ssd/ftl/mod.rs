@@ -47,15 +47,13 @@ pub(super) use reads::Reads;
 pub(super) use superblock::{Block, State};
 pub(super) use victims::{Victims, must_have_gained};
 
-/// Number of units from which on the lists of victims are rebuilt after unmapping instead of being kept up to date.
+/// From this number of units on, the lists of victims are rebuilt after unmapping instead of being kept up to date.
 const BULK_UNITS: u64 = 65_536;
 
 pub(super) struct Layout {
-    /// Slots in a unit; a power of two.
     pub unit_slots: u32,
-    /// Frontiers that the host may fill, whether in turn or as the placement says.
+    /// Frontiers that the host may fill, in turn or as the placement decides.
     pub host_frontiers: usize,
-    /// The frontier that takes the first unit.
     pub turn: usize,
     /// Superblocks below this one never go to the pool.
     pub pool_from: Superblock,
@@ -68,7 +66,7 @@ pub(super) struct Ftl<P> {
     pub blocks: Table<Superblock, Block>,
     pub victims: Victims,
     pub pool: Pool,
-    /// Frontiers of the host, then one for copies and one for parts of a map that lies in the flash.
+    /// The host's frontiers, then one for copies and one for parts of a map that lies in the flash.
     pub frontiers: Vec<Frontier>,
     /// The host frontier that takes the next unit.
     pub turn: usize,
@@ -78,7 +76,7 @@ pub(super) struct Ftl<P> {
     pub collector: Collector,
     pub superblock_slots: u32,
     pub stripe_slots: u32,
-    /// The binary logarithm of the slots in a unit.
+    /// Binary logarithm of the slots in a unit.
     pub unit_shift: u32,
     pool_from: Superblock,
     /// Slots that were written and then erased; for the audit.
@@ -140,7 +138,6 @@ impl<P: Placement> Ftl<P> {
         }
     }
 
-    /// Marks slots of a superblock as dead: they no longer hold live data.
     #[inline]
     pub fn kill(&mut self, superblock: Superblock, slots: u32) {
         let block = &mut self.blocks[superblock];
@@ -151,8 +148,8 @@ impl<P: Placement> Ftl<P> {
         }
     }
 
-    /// Returns true if a read of consecutive slots needs no flash: their last stripe is still being filled, or it is
-    /// the host's and its program has not ended at `now`.
+    /// Returns true if a read of consecutive slots needs no flash: their last stripe is still being filled, or is the
+    /// host's and still being programmed at `now`.
     #[inline]
     pub fn in_memory(&self, slot: Ppn, slots: u32, now: SimTime) -> bool {
         let Slot { superblock, offset } = slot.slot(self.superblock_slots);
@@ -165,7 +162,8 @@ impl<P: Placement> Ftl<P> {
         block.programmed_at > now && self.flash.cache.holds(last.first(stripe_slots), now)
     }
 
-    /// Unmaps ranges: few units one by one, many in bulk. Returns the number of units that held data.
+    /// Unmaps ranges, one unit at a time if they are few and in bulk otherwise. Returns the number of units that held
+    /// data.
     fn unmap_ranges(&mut self, ranges: &[UnitRange]) -> u64 {
         let before = self.map.mapped_units();
         let bulk = ranges.iter().map(|range| range.units).sum::<u64>() >= BULK_UNITS;
@@ -194,7 +192,7 @@ impl<P: Placement> Ftl<P> {
         range.units == u64::from(self.flash.geometry.logical_units)
     }
 
-    /// Erases a superblock that holds no live data. Returns the time at which the last of its dies has erased its part.
+    /// Erases a superblock without live data. Returns when the last of its dies has erased its part.
     fn erase(&mut self, superblock: Superblock, now: SimTime) -> SimTime {
         let end = self.flash.erase(superblock, now);
         self.flash.geometry.dies_of(superblock).for_each(|die| self.map.die_used(die));
@@ -229,7 +227,7 @@ impl<P: Placement> Translation for Ftl<P> {
 
     fn expect(&self, lpns: &[Lpn]) {
         self.map.expect(lpns);
-        // They will have about as many slots copied.
+        // About as many slots will be copied.
         if let Some(victim) = &self.collector.victim {
             self.map.expect_copies(victim.superblock, victim.cursor, 2 * lpns.len());
         }
@@ -255,7 +253,7 @@ impl<P: Placement> Translation for Ftl<P> {
     }
 
     fn forget(&mut self, now: SimTime, range: UnitRange) -> u64 {
-        // A map in the flash stays as it is, unless nothing is left of any part of it: that costs nothing.
+        // A map in the flash stays as it is, unless no part of it has anything left; then updating it costs nothing.
         if self.is_all(range) {
             P::before_unmap(self, now, &[range]);
         }

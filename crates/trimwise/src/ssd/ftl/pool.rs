@@ -1,10 +1,8 @@
-//! Unused superblocks, by lane.
-
 use std::collections::VecDeque;
 
 use super::super::address::{Number, Superblock};
 
-/// A queue of unused superblocks for each lane, in the order in which they became unused.
+/// Unused superblocks: a queue for each lane, in the order in which they became unused.
 #[derive(Clone, Debug)]
 pub(in crate::ssd) struct Pool {
     lanes: Vec<VecDeque<Superblock>>,
@@ -32,7 +30,7 @@ impl Pool {
         superblock.index() % self.lanes.len()
     }
 
-    /// Iterates over all lanes in search order, for a superblock that should be of `lane`.
+    /// Iterates over all lanes, beginning with the wanted one, in search order.
     pub(crate) fn lanes_from(&self, lane: usize) -> impl Iterator<Item = usize> + use<> {
         let lanes = self.lanes.len();
         (0..lanes).map(move |i| (lane + i) % lanes)

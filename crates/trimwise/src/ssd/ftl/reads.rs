@@ -19,7 +19,7 @@ struct Run {
     stripe: StripeNumber,
     at: Place,
     units: u32,
-    /// Time at which the places of all of them are known.
+    /// When the places of all slots are known.
     known: SimTime,
 }
 
@@ -28,7 +28,7 @@ impl Reads {
         Self { ready: Ready { first: SimTime::MAX, last: decoded }, run: None, are_copies: false }
     }
 
-    /// Starts copies that join data that are in the controller at `ready`.
+    /// Starts copies that join data which are in the controller at `ready`.
     pub fn for_copies(ready: SimTime) -> Self {
         Self { are_copies: true, ..Self::new(ready) }
     }
@@ -41,7 +41,7 @@ impl Reads {
         self.ready.last = self.ready.last.max(at);
     }
 
-    /// Adds the unit at a slot, in SLC mode if `slc`, whose place is known at `known`.
+    /// Adds the unit at a slot whose place is known at `known`.
     #[inline]
     pub fn slot(&mut self, flash: &mut Flash, now: SimTime, slot: Ppn, slc: bool, known: SimTime) {
         let stripe = slot.stripe(flash.geometry.stripe_units);
@@ -67,7 +67,7 @@ impl Reads {
         self.wait(at);
     }
 
-    /// Reads the remaining units. Returns the times at which the first and the last unit are in the controller.
+    /// Reads the remaining units. Returns when the first and the last unit are in the controller.
     pub fn finish(mut self, flash: &mut Flash, now: SimTime) -> Ready {
         self.carry_out(flash, now);
         self.ready

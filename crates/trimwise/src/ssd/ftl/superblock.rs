@@ -1,5 +1,3 @@
-//! The core's state of a superblock.
-
 use crate::units::SimTime;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,21 +12,20 @@ pub(in crate::ssd) enum State {
 
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ssd) struct Block {
-    /// Slots that hold live data. Trimmed slots that are not yet checked for other references count too.
+    /// Slots that hold live data. Trimmed slots that may have other references count too.
     pub valid: u32,
-    /// Trimmed slots that are not yet checked.
+    /// Trimmed slots that may have other references.
     pub unchecked: u32,
     pub written: u32,
     pub erases: u32,
     pub state: State,
     pub slc: bool,
-    /// Host units written to the device when the superblock was closed: its age for cost-benefit.
+    /// Host units written to the device when the superblock was closed; gives its age for cost-benefit.
     pub closed_at: u64,
     pub programmed_at: SimTime,
 }
 
 impl Block {
-    /// A superblock as it leaves the factory.
     pub(crate) const NEW: Self = Self {
         valid: 0,
         unchecked: 0,

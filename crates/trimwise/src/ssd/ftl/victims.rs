@@ -15,10 +15,10 @@ use super::super::translation::Translation;
 use super::lists::Lists;
 use super::superblock::Block;
 
-/// Panics if more victims were collected in a row than any choice needs until a superblock is free: then the mapping
-/// has lost count of valid units, and would go on for ever.
+/// Panics if more victims were collected in a row than any choice can need to free a superblock. Then the mapping has
+/// lost count of valid units, and would go on for ever.
 pub(in crate::ssd) fn must_have_gained(victims: u32, mapping: &dyn Translation) {
-    // Chosen by their gain, each gives back a slot at least; taken in turn or drawn, some give nothing.
+    // A victim chosen by its gain gives back a slot at least; one taken in turn or drawn may give nothing.
     const TURNS: u32 = 64;
     let geometry = &mapping.flash().geometry;
     let victims_max = geometry.superblocks.saturating_add(geometry.superblock_units).saturating_mul(TURNS);
@@ -28,12 +28,12 @@ pub(in crate::ssd) fn must_have_gained(victims: u32, mapping: &dyn Translation) 
 #[derive(Clone, Debug)]
 pub(in crate::ssd) struct Victims {
     policy: VictimPolicy,
-    /// Slots in a superblock: the highest list.
+    /// Slots in a superblock, and so the index of the highest list.
     top: u32,
     lists: Lists<Superblock>,
     /// Lists below this one are empty.
     lowest: usize,
-    /// The closed superblocks in an arbitrary but reproducible order, and the index of each.
+    /// The closed superblocks in an arbitrary but reproducible order, and each one's index there.
     closed: Vec<Superblock>,
     position: Table<Superblock, u32>,
 }
@@ -85,7 +85,7 @@ impl Victims {
         self.link(superblock, after);
     }
 
-    /// Rebuilds the lists, which is cheaper than moving members one by one when most have changed.
+    /// Rebuilds the lists. That is cheaper than moving members one by one when most have changed.
     pub(crate) fn relink(&mut self, blocks: &Table<Superblock, Block>) {
         if self.policy == VictimPolicy::Fifo {
             return;
@@ -131,7 +131,7 @@ impl Victims {
         }
     }
 
-    /// Returns the superblock with the fewest valid units; with first-in first-out, the oldest.
+    /// Returns the superblock with the fewest valid units, or with first-in first-out the oldest.
     pub fn first(&mut self) -> Option<Superblock> {
         while self.lowest <= self.list(self.top) {
             let superblock = self.lists.first(self.lowest);
@@ -144,7 +144,7 @@ impl Victims {
     }
 
     /// Returns the superblock with the best (1 - u) * age / (1 + u), where u is the share of valid units, compared by
-    /// cross-multiplication. `None` if there is nothing to gain anywhere.
+    /// cross-multiplication. `None` if no superblock has anything to gain.
     fn best_ratio(&self, blocks: &Table<Superblock, Block>, clock: u64) -> Option<Superblock> {
         let mut best: Option<(u128, u128, Superblock)> = None;
         for &superblock in &self.closed {

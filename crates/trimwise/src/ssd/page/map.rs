@@ -18,7 +18,7 @@ use crate::units::Lpn;
 
 #[derive(Clone, Debug)]
 pub(in crate::ssd) struct PageMap {
-    /// Slots of the logical units of the host, and behind them of those of the map if it lies in the flash.
+    /// Slots of the host's logical units, then of those of the map if it lies in the flash.
     pub(super) l2p: Table<Lpn, Ppn>,
     pub(super) p2l: Table<Ppn, ShortLpn>,
     pub(super) live: Bitmap,
@@ -58,7 +58,7 @@ impl PageMap {
         self.live.set(slot);
     }
 
-    /// Removes the slot of a logical unit, of the host or of the map, that has one. Returns its superblock.
+    /// Unmaps a mapped logical unit, of the host or of the map. Returns its superblock.
     #[inline]
     pub fn clear(&mut self, lpn: Lpn) -> Option<Superblock> {
         let ppn = std::mem::replace(&mut self.l2p[lpn], Ppn::NONE);
@@ -75,15 +75,15 @@ impl PageMap {
         self.l2p.at(lpn).copied().filter(|&ppn| ppn != Ppn::NONE)
     }
 
-    /// Forgets everything. The caller resets the counts of the superblocks.
+    /// Forgets everything. The caller must reset the counts of the superblocks.
     pub(crate) fn clear_all(&mut self) {
         self.l2p.fill(Ppn::NONE);
         self.live.clear_all();
         self.mapped = 0;
     }
 
-    /// Fetches the entries of logical units and the words of their slots into the processor's caches. Loads that
-    /// nothing waits for are under way side by side; in the course of commands each would be waited for alone.
+    /// Fetches the entries of logical units and the words of their slots into the processor's caches. Here the loads
+    /// overlap; in the course of commands, each would be waited for alone.
     #[inline]
     pub(super) fn fetch(&self, lpns: &[Lpn]) {
         let mut ppns = [Ppn::NONE; EXPECTED_AT_ONCE];

@@ -34,7 +34,7 @@ impl Part {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct PartState {
     cached: bool,
-    /// Cached, and changed since it was written to the flash.
+    /// Cached, and changed since it was last written to the flash.
     dirty: bool,
     /// Not cached, and changed by copies that are not yet in the flash.
     moved: bool,
@@ -42,7 +42,7 @@ struct PartState {
     listed: bool,
 }
 
-/// The only list of a cache: its parts, from the least to the most recently used.
+/// The cache has a single list: its parts, from the least to the most recently used.
 const USED: usize = 0;
 
 #[derive(Clone, Debug)]
@@ -53,9 +53,9 @@ pub(super) struct MapCache {
     order: Lists<Part>,
     /// Parts that copies have changed, in that order. Those no longer marked as moved are skipped.
     moved: Vec<Part>,
-    /// Slots of the frontier's stripes for which nothing was collected yet.
+    /// Slots filled in the frontier's stripes for which nothing was collected yet.
     owed_units: u32,
-    /// Time at which the parts read for the last unmapping were there.
+    /// When the parts read for the last unmapping were there.
     pub(super) unmapped_at: SimTime,
 }
 
@@ -89,7 +89,7 @@ impl MapCache {
         }
     }
 
-    /// Takes a part out of the cache. Returns true if it has changed.
+    /// Takes a part out of the cache. Returns true if it was dirty.
     fn remove(&mut self, part: Part) -> bool {
         self.order.remove(USED, part);
         self.used -= 1;
@@ -106,7 +106,7 @@ impl MapCache {
         self.owed_units = 0;
     }
 
-    /// Returns the slots that the map has taken and no write has paid for, and resets the count.
+    /// Returns the slots taken by the map that no write has paid for, and resets their count.
     pub(crate) fn take_owed(&mut self) -> u32 {
         std::mem::take(&mut self.owed_units)
     }
@@ -144,8 +144,7 @@ impl PageMapped {
         self.map.host_end.offset(part.0.into())
     }
 
-    /// Looks up a unit, not before `ready`, and notes that its place changes if `changes`. Returns the time at which
-    /// its place is known.
+    /// Looks up a unit, not before `ready`. `changes` says that its place will change. Returns when its place is known.
     pub(crate) fn translate(&mut self, now: SimTime, ready: SimTime, lpn: Lpn, changes: bool) -> SimTime {
         let part = Part::of(lpn);
         let is_stored = self.map.find(self.unit_of(part)).is_some();
@@ -171,7 +170,7 @@ impl PageMapped {
         let at_hand = self.read_part_of_map(part, now, ready);
         let Some(cache) = &mut self.map.cache else { return ready };
         let state = &mut cache.parts[part];
-        // What copies have changed is in it from now on.
+        // Changes by copies are in the cached part from now on.
         (state.cached, state.dirty) = (true, changes || state.moved);
         state.moved = false;
         cache.used += 1;
@@ -179,7 +178,7 @@ impl PageMapped {
         at_hand
     }
 
-    /// Reads a part from the flash, if it has ever been written. Returns the time at which it is in the controller.
+    /// Reads a part from the flash if it was ever written. Returns when it is in the controller.
     fn read_part_of_map(&mut self, part: Part, now: SimTime, ready: SimTime) -> SimTime {
         match self.map.find(self.unit_of(part)) {
             Some(ppn) if !self.in_memory(ppn, 1, now) => {

@@ -17,8 +17,8 @@ use crate::content::Content;
 use crate::units::{Lpn, SimTime, UnitRange};
 use map::PageMap;
 
-/// Slots of one superblock that no longer count. Units that follow each other mostly lie together, so a superblock is
-/// told once for many of them.
+/// Slots of one superblock that died together. Consecutive units mostly lie together, so the superblock is told once
+/// for many of them.
 #[derive(Default)]
 struct Dead {
     superblock: Option<Superblock>,
@@ -53,7 +53,7 @@ impl PageMapped {
         let rest = map.slc.as_ref().map(|slc| slc.rest());
         let layout = Layout {
             unit_slots: 1,
-            // With an SLC cache, as many in SLC mode come behind them, and one that is never open.
+            // With an SLC cache, the normal frontiers are followed by as many in SLC mode, and one that is never open.
             host_frontiers: rest.map_or(frontiers, |rest| rest + 1),
             turn: rest.unwrap_or(0),
             pool_from: map.slc.as_ref().map_or(Superblock(0), |slc| slc.static_end),
@@ -61,8 +61,8 @@ impl PageMapped {
         Self::with_placement(config, geometry, seed, &layout, map)
     }
 
-    /// Writes as many of these host units as fit into one stripe, one at least. `acknowledged` is when the unit before
-    /// them was in the cache. Returns how many it has written, and when the last of them is in the cache.
+    /// Writes as many host units as fit into one stripe, at least one. `acknowledged` is when the unit before them was
+    /// in the cache. Returns how many it wrote, and when the last of them is in the cache.
     fn write_stripe(
         &mut self,
         now: SimTime,
@@ -99,8 +99,8 @@ impl PageMapped {
         (count, in_cache)
     }
 
-    /// Takes a unit into the cache, and looks up where it lies. Returns when it is in the cache, and when the controller
-    /// has it at hand.
+    /// Takes a unit into the cache and looks up its place. Returns when it is in the cache, and when the controller can
+    /// use it.
     #[inline]
     fn admit(&mut self, now: SimTime, arrived: SimTime, lpn: Lpn) -> (SimTime, SimTime) {
         let (in_cache, ready) = self.flash.admit(arrived);
@@ -121,7 +121,7 @@ impl PageMapped {
 }
 
 impl Placement for PageMap {
-    /// No information: `p2l` has the unit of each slot.
+    /// `p2l` has the unit of each slot.
     type Owner = ();
     const SLOTS_ARE_GRANULES: bool = false;
     const NEEDS_FREE_SUPERBLOCK: bool = false;
@@ -205,7 +205,7 @@ impl Placement for PageMap {
         Some((superblock, 1))
     }
 
-    /// Releases the whole device, with the map if it lies in the flash: three fills.
+    /// Unmaps the whole device, including a map in the flash, by filling three tables.
     fn release_all(ftl: &mut PageMapped) -> bool {
         ftl.map.clear_all();
         for block in ftl.blocks.iter_mut() {
@@ -227,13 +227,13 @@ impl Placement for PageMap {
 
     #[inline]
     fn stripe_filled(ftl: &mut PageMapped, frontier: usize, now: SimTime) {
-        // What the map has taken is paid for here.
+        // The map's own writes are paid for here.
         let mut units = ftl.map.cache.as_mut().map_or(0, |cache| cache.take_owed());
         if ftl.map.slc.is_none() {
             units += ftl.stripe_slots;
             ftl.turn = ftl.next_turn(frontier);
         } else if !ftl.end_slc_stripe(frontier, now) {
-            // What goes to the SLC cache is paid for when it is folded.
+            // Writes to the SLC cache are paid for when it is folded.
             units += ftl.stripe_slots;
         }
         if units > 0 {

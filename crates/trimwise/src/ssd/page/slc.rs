@@ -35,7 +35,6 @@ use crate::units::SimTime;
 #[derive(Clone, Debug)]
 pub(super) struct SlcCache {
     units: u32,
-    /// Superblocks below this one are the static part.
     pub(super) static_end: Superblock,
     pub(super) static_free: VecDeque<Superblock>,
     dynamic_percent: u64,
@@ -71,7 +70,7 @@ impl SlcCache {
         })
     }
 
-    /// Returns the index of the host frontier that is never open: the host's frontier between two stripes.
+    /// Returns the index of the host frontier that is never open. Between two stripes it is the host's.
     pub fn rest(&self) -> usize {
         2 * self.frontiers
     }
@@ -100,7 +99,7 @@ impl SlcCache {
         self.full.push_back(superblock);
     }
 
-    /// Returns the superblock being folded; [`Superblock::NONE`] if there is none.
+    /// Returns the superblock being folded, or [`Superblock::NONE`].
     pub(crate) fn folded_superblock(&self) -> Superblock {
         self.victim.map_or(Superblock::NONE, |victim| victim.superblock)
     }
@@ -115,7 +114,6 @@ impl SlcCache {
 }
 
 impl PageMapped {
-    /// Returns the number of units that the host sees and for which the device holds no data.
     fn unmapped_units(&self) -> u64 {
         u64::from(self.flash.geometry.logical_units) - self.map.mapped
     }
@@ -126,7 +124,7 @@ impl PageMapped {
         (free * slc.dynamic_percent / 100) as u32
     }
 
-    /// Returns the number of superblocks that idle collection should free for the dynamic part to have its share.
+    /// Returns the number of superblocks that idle collection should free for the dynamic part.
     pub(crate) fn wanted_by_slc(&self) -> u32 {
         self.map.slc.as_ref().map_or(0, |slc| self.dynamic_share(slc).saturating_sub(slc.dynamic))
     }
@@ -144,7 +142,7 @@ impl PageMapped {
         self.turn
     }
 
-    /// Returns an open SLC frontier: the one of this turn, else any. `None` if the cache is full.
+    /// Returns an open SLC frontier: that of this turn if possible. `None` if the cache is full.
     fn slc_frontier(&mut self, turn: usize) -> Option<usize> {
         let slc = self.map.slc.as_ref()?;
         let units = slc.units;
@@ -180,8 +178,8 @@ impl PageMapped {
         in_slc
     }
 
-    /// Gives superblocks of the dynamic part back until the free space has room for the rest. The guarantee of the
-    /// collector depends on this.
+    /// Gives superblocks of the dynamic part back until the free space has room for the rest. The collector's guarantee
+    /// depends on this.
     fn shrink_slc(&mut self, now: SimTime) {
         let units = u64::from(self.superblock_slots);
         while let Some(slc) = &self.map.slc
@@ -212,8 +210,9 @@ impl PageMapped {
         slc.written * 100 > superblocks * u64::from(slc.units) * slc.threshold_percent
     }
 
-    /// Chooses a superblock to fold, if there is none yet. Those without valid units go first, as they cost nothing,
-    /// then the oldest; if the dynamic part must shrink, only its superblocks. Returns true if there is one.
+    /// Chooses a superblock to fold, unless there is one. Superblocks without valid units go first, as they cost
+    /// nothing, then the oldest. If the dynamic part must shrink, only its superblocks are candidates. Returns true if
+    /// there is one to fold.
     fn start_folding(&mut self, must_shrink: bool) -> bool {
         let Some(slc) = &mut self.map.slc else { return false };
         if slc.victim.is_some() {
@@ -236,7 +235,7 @@ impl PageMapped {
         if !self.must_fold(slc) {
             return;
         }
-        // What was borrowed beyond the share goes first.
+        // Superblocks borrowed beyond the share go first.
         let must_shrink = slc.dynamic > self.dynamic_share(slc);
         if !self.start_folding(must_shrink) && !self.start_folding(false) {
             return;
@@ -319,7 +318,7 @@ impl PageMapped {
             written += u64::from(block.written);
             dynamic += u32::from(!is_static);
         }
-        // The stripe that the host is filling counts when it is full.
+        // The stripe that the host is filling counts once it is full.
         let begun: u64 =
             slc.fast_frontiers().map(|i| u64::from(self.frontiers[i].next % self.stripe_slots)).sum();
         ensure!(

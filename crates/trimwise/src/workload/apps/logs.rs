@@ -64,7 +64,7 @@ pub async fn run<F: Files>(at: &Place<'_, F, Parameters>) -> Result<(), FileErro
     Ok(())
 }
 
-/// Rotates a log of which `rotated` older ones exist; all but the newest of these are compressed.
+/// Rotates a log that has `rotated` older ones. All but the newest of these are compressed.
 async fn rotate<F: Files>(at: &Place<'_, F, Parameters>, path: &str, rotated: u64) -> Result<(), FileError> {
     let stage = at.stage;
     let name = |age: u64| if age < 2 { format!("{path}.{age}") } else { format!("{path}.{age}.gz") };

@@ -16,7 +16,7 @@ use super::parameters::{Parameter, parameters};
 use super::{Place, Workload};
 use crate::units::Bytes;
 use crate::files::{FileError, Files, OpenMode};
-use crate::workload::stage::lock;
+use crate::workload::lock;
 
 const ROCKS: &str = "RocksDB's default is 64 MiB (options.h); an eighth here, to reach the lower levels sooner";
 
@@ -238,7 +238,7 @@ impl<F: Files> Lsm<'_, F> {
         });
         let Some(table) = table else { return Ok(()) }; // still in a memtable
         let mut file = match stage.open(&self.table(table.number), OpenMode::Read).await {
-            // Compacted meanwhile; RocksDB would have it open.
+            // The table was compacted in the meantime; RocksDB would have it open.
             Err(FileError::NotFound { .. }) => return Ok(()),
             file => file?,
         };
@@ -338,7 +338,7 @@ impl<F: Files> Lsm<'_, F> {
         for table in &merge.inputs {
             stage.read_whole(&self.table(table.number), PIECE).await?;
         }
-        // Of each record that comes down, the share that the range has already replaces an older version.
+        // If the range already holds a share of all keys, that share of the records from above replaces older versions.
         let all = u128::from(self.p.keys * (self.p.value.0 + OVERHEAD));
         let span = u128::from(merge.keys.1 - merge.keys.0);
         let in_range = u64::try_from(all * span / u128::from(KEYS)).unwrap_or(u64::MAX).max(1);

@@ -33,8 +33,8 @@ impl Workload for Parameters {
         self.deliveries
     }
 
-    /// Returns the space for a spool. The mean size of the table above is 78 KiB; a spool that is larger by chance
-    /// by a quarter still fits.
+    /// Returns the space for a spool. The mean size of the table above is 78 KiB. A spool that is larger by chance by a
+    /// quarter still fits.
     fn needed(&self) -> Bytes {
         Bytes((self.messages * Bytes::kib(100).0).max(Bytes::mib(8).0))
     }

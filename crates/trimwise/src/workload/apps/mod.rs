@@ -8,34 +8,31 @@ mod scaled;
 
 use parameters::{Common, Parameter, Spec};
 
+use super::DIRECTORY;
 use super::days::USUAL;
-use super::program::DIRECTORY;
 use super::stage::Stage;
 use crate::files::{FileError, Files};
 use crate::units::Bytes;
 
-/// What follows from the parameters of a workload, for one copy.
 trait Workload {
     fn operations(&self) -> u64;
 
-    /// Returns the maximum space that the files take at one time.
     fn needed(&self) -> Bytes;
 
     fn tasks(&self) -> u32 {
         1
     }
 
-    /// Returns true if the workload pauses between operations by itself.
     fn pauses(&self) -> bool {
         false
     }
 
-    /// Returns the usual shape of its days: of a server, at work at all hours, so that a sweep at midnight meets some.
+    /// Returns the usual shape of its days: that of a server, at work at all hours, so that a sweep at midnight meets
+    /// some work.
     fn day(&self) -> &'static str {
         USUAL
     }
 
-    /// Returns true if the workload reads files.
     fn reads(&self) -> bool {
         true
     }
@@ -45,7 +42,6 @@ macro_rules! registry {
     ($($Name:ident: $module:ident),* $(,)?) => {
         $(mod $module;)*
 
-        /// All named workloads, in listing order.
         pub const ALL: &[&Spec] = &[$(&Spec {
             name: stringify!($module),
             about: $module::ABOUT,
@@ -85,7 +81,6 @@ registry! {
     Vm: vm,
 }
 
-/// A named workload with its parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Application {
     name: &'static str,
@@ -95,7 +90,6 @@ pub struct Application {
     own: Named,
 }
 
-/// The copy in which a task works, with the file system and the workload's parameters.
 struct Place<'a, F: Files, P> {
     pub stage: &'a Stage<'a, F>,
     pub parameters: &'a P,
@@ -120,12 +114,10 @@ impl Application {
         self.common.tasks as u32
     }
 
-    /// Returns the number of tasks of all copies.
     pub fn tasks(&self) -> u32 {
         self.copies() * self.own.workload().tasks()
     }
 
-    /// Returns the maximum space that all copies take at one time.
     pub fn needed(&self) -> Bytes {
         Bytes(self.own.workload().needed().0.saturating_mul(self.common.tasks))
     }
@@ -135,17 +127,14 @@ impl Application {
         self.own.workload().operations().saturating_mul(self.common.tasks)
     }
 
-    /// Returns true if the workload pauses between operations by itself.
     pub fn pauses(&self) -> bool {
         self.own.workload().pauses()
     }
 
-    /// Returns the usual shape of its days.
     pub fn day(&self) -> &'static str {
         self.own.workload().day()
     }
 
-    /// Returns true if the workload reads files.
     pub fn reads(&self) -> bool {
         self.own.workload().reads()
     }

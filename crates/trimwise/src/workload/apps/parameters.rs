@@ -57,37 +57,27 @@ parameters! {
     }
 }
 
-/// Type of a parameter's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// A number, with `k` or `M` for thousands and millions.
     Count,
-    /// A number of bytes, with a unit.
     Size,
-    /// A share in percent.
     Percent,
 }
 
-/// A parameter of a named workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Parameter {
-    /// Name of the parameter, before the `=`.
     pub name: &'static str,
-    /// Type of the value.
     pub kind: Kind,
-    /// Value if the parameter is not given.
     pub default: u64,
-    /// Smallest accepted value.
     pub min: u64,
-    /// Largest accepted value.
     pub max: u64,
-    /// True if `scale` multiplies the value.
+    /// `scale` multiplies the value.
     pub scales: bool,
-    /// True if the value shrinks with the drive ([`Application::scaled`]) although `scale` leaves it.
+    /// The value shrinks with the drive ([`Application::scaled`]) although `scale` leaves it.
     #[serde(skip)]
     pub shrinks: bool,
-    /// Meaning of the parameter, for the user.
     pub about: &'static str,
     /// Source of the default, or "assumed".
     pub source: &'static str,
@@ -152,13 +142,12 @@ impl Parameter {
         Self { scales: true, ..self }
     }
 
-    /// Marks a size or an interval that decides how often something happens: were it left as it is when the drive
+    /// Marks a size or an interval that decides how often something happens. If it stayed as it is when the drive
     /// shrinks, there would be fewer checkpoints, levels or rotations instead of smaller ones.
     pub(super) const fn shrinks(self) -> Self {
         Self { shrinks: true, ..self }
     }
 
-    /// Formats a value as it is parsed.
     pub fn shown(&self, value: u64) -> String {
         match self.kind {
             Kind::Size => exact(Bytes(value)),
@@ -202,14 +191,10 @@ pub(crate) fn exact(bytes: Bytes) -> String {
     }
 }
 
-/// A named workload's description.
 #[derive(Debug)]
 pub struct Spec {
-    /// Name on the command line.
     pub name: &'static str,
-    /// Description of the workload in a sentence or two.
     pub about: &'static str,
-    /// Parameters of this workload alone.
     pub parameters: &'static [Parameter],
     pub(super) read: fn(Values<'_>) -> Named,
 }
@@ -238,28 +223,24 @@ impl Spec {
     }
 }
 
-/// What stands between applications that run side by side.
+/// Separator of applications that run side by side.
 pub(crate) const AND: char = '+';
 
-/// Error for a workload that does not parse.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("workload '{given}', {}", listed(.mistakes))]
 pub struct WorkloadError {
-    /// The text that was given.
     pub given: String,
-    /// Everything that is wrong, from left to right; never empty.
+    /// All mistakes, from left to right; never empty.
     pub mistakes: Vec<Mistake>,
 }
 
-/// A mistake in a workload's text.
+/// A mistake in a workload's text, and where it is.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("column {column}: {what}; {expected}")]
 pub struct Mistake {
     /// Column of the mistake, in characters, from 1.
     pub column: usize,
-    /// Description of the mistake.
     pub what: String,
-    /// Description of accepted text.
     pub expected: Accepted,
 }
 

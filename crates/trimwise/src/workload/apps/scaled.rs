@@ -1,11 +1,11 @@
-//! Named workloads next to a smaller drive.
+//! Named workloads on a smaller drive.
 
 use super::parameters::{Kind, Parameter, Spec};
 use super::{ALL, Application};
 use crate::units::UNIT_BYTES;
 
 /// A scaled workload keeps at least this part of the default of each parameter that scales, and of what follows from
-/// those that shrink: with less, rare events (an update, a rewritten table) are too few to show their share.
+/// those that shrink. With less, rare events (an update, a rewritten table) are too few to show their share.
 const PARTS: u64 = 4;
 
 impl Application {
@@ -24,8 +24,8 @@ impl Application {
         self.value(parameter).saturating_mul(factor)
     }
 
-    /// Returns the workload for a drive of `factor` times the size, from 0 to 1: as many operations on as much data less,
-    /// with `scale` resolved.
+    /// Returns the workload for a drive of `factor` times the size, from 0 to 1: as many operations on proportionally
+    /// less data, with `scale` resolved.
     #[must_use]
     pub fn scaled(&self, factor: f64) -> Self {
         Self::of(self.spec(), &|p| match p.name {

@@ -1,4 +1,4 @@
-//! How a job file is made to fit into the free space.
+//! How to make a job file fit in the free space.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use super::{JobFile, Size, options, values};
 use crate::units::Bytes;
 
 impl JobFile {
-    /// Describes what makes the files fit into `free`, for the end of a sentence; `argument` is what follows `job:`.
+    /// Describes what makes the files fit in `free`, for the end of a sentence. `argument` is what follows `job:`.
     pub fn smaller(&self, argument: &str, free: Bytes) -> String {
         let has_filesize = |plan: &Plan| plan.file_size.is_some();
         let mut offsets = Vec::new();

@@ -1,4 +1,4 @@
-//! What was understood of a job file, as text.
+//! Describes how a job file was understood, as text.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -8,14 +8,12 @@ use super::{Distribution, Durable, FileOrder, Job, JobFile, READ, Rate, Shape, S
 use crate::numbers;
 use crate::units::Bytes;
 
-/// Names of the directions.
 const DIRECTIONS: [&str; 3] = ["reads", "writes", "TRIMs"];
 
 /// One line for each job of a file: its operations, files and end.
 pub struct Description<'a>(&'a JobFile);
 
 impl JobFile {
-    /// Returns what the jobs do, in words.
     pub fn description(&self) -> Description<'_> {
         Description(self)
     }
@@ -37,7 +35,7 @@ impl fmt::Display for Description<'_> {
     }
 }
 
-/// What a job's files take; `filling` files divide the free space.
+/// Describes the size of a job's files. `filling` files divide the free space.
 fn size(job: &Job, plan: &Plan, filling: usize) -> String {
     if !plan.fills_space() {
         return Bytes(job.files.iter().map(|file| file.bytes).fold(0, u64::saturating_add)).to_string();

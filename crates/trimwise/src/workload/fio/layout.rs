@@ -9,13 +9,10 @@ use super::text::{FioError, Place, wrong};
 use super::{Job, JobFileSpec, Size};
 use crate::units::Bytes;
 
-/// Most files of one job.
 const FILES_MAX: u64 = 100_000;
-/// Largest file.
 const LENGTH_MAX: u64 = 1 << 50;
-/// Longest part of a path.
 const NAME_BYTES_MAX: usize = 255;
-/// Files that fill the free space leave one part in so many.
+/// Files that fill the free space leave one part in this many.
 const RESERVE: u64 = 16;
 const MIB: u64 = 1 << 20;
 
@@ -44,7 +41,6 @@ pub struct Name {
     seed_name: String,
 }
 
-/// How files are named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Naming {
     directories: Vec<String>,
@@ -53,7 +49,7 @@ struct Naming {
     count: u64,
 }
 
-/// Splits at colons. One behind a backslash belongs to the name.
+/// Splits at colons. A colon after a backslash belongs to the name.
 fn at_colons(text: &str) -> Vec<String> {
     let mut names = vec![String::new()];
     let mut chars = text.chars().peekable();
@@ -74,7 +70,7 @@ fn at_colons(text: &str) -> Vec<String> {
     names
 }
 
-/// Returns the path below the workload's directory that stands for a file, which may be a device or anywhere else.
+/// Returns the path below the workload's directory for a file, which in fio may be a device or anywhere else.
 fn below(path: &str) -> Option<String> {
     let parts = path.split(['/', '\\']).filter(|part| !matches!(*part, "" | "." | ".."));
     let parts: Vec<String> = parts.map(|part| part.chars().filter(|c| !c.is_control()).collect()).collect();
@@ -119,7 +115,7 @@ fn replaced(text: &str, word: &str, by: &str) -> String {
 }
 
 impl Plan {
-    /// Reads names and sizes of a job's files; `None` if they are wrong, which is noted.
+    /// Reads names and sizes of a job's files. Notes errors, and then returns `None`.
     pub(super) fn read(job: Job, reader: &mut Reader) -> Option<Self> {
         let directories = reader.given("directory").map(|given| at_colons(&given.value)).unwrap_or_default();
         let section = reader.section;
@@ -194,7 +190,7 @@ impl Plan {
         self.names.iter().map(|name| name.path.as_str())
     }
 
-    /// Returns true if nothing says how large the files are.
+    /// Returns true if no option says how large the files are.
     pub fn fills_space(&self) -> bool {
         self.file_size.is_none() && !matches!(self.size, Some(Size::Bytes(_)))
     }
@@ -226,14 +222,14 @@ fn share(bytes: u64, percent: u64) -> u64 {
     (u128::from(bytes) * u128::from(percent) / 100) as u64
 }
 
-/// Free space that files are laid out for until that of the file system is known; they may reach further.
+/// Free space for which files are laid out until that of the file system is known. They may be larger.
 const FREE_NOMINAL: Bytes = Bytes::gib(1);
 
 /// Gives the files of all processes their sizes on a file system with this much free space (`None` if that is not known
-/// yet), in the order in which fio makes them: a file that an earlier job has made keeps its length, unless it is too
+/// yet), in the order in which fio makes them. A file that an earlier job has made keeps its length, unless it is too
 /// short.
 pub fn laid_out(plans: &[Plan], free: Option<Bytes>) -> Result<Vec<Job>, Vec<FioError>> {
-    // Files that nothing gives a size divide what the others leave.
+    // Files without any given size divide the space that the others leave.
     let mut filling: Vec<&str> =
         plans.iter().filter(|plan| plan.fills_space()).flat_map(Plan::paths).collect();
     filling.sort_unstable();
@@ -259,7 +255,7 @@ pub fn laid_out(plans: &[Plan], free: Option<Bytes>) -> Result<Vec<Job>, Vec<Fio
     let mut lengths: BTreeMap<&str, u64> = filling.iter().map(|path| (*path, each)).collect();
     if free.is_none() {
         for plan in plans.iter().filter(|plan| plan.fills_space()) {
-            // A hundredth of it has a block.
+            // A hundredth of it has room for a block.
             let bytes = FREE_NOMINAL.0.max(plan.job.least().saturating_mul(100));
             let end = plan.start(each).saturating_add(bytes).min(LENGTH_MAX);
             for path in plan.paths() {

@@ -5,7 +5,7 @@
 pub struct Map {
     blocks: u64,
     words: Vec<u64>,
-    /// One bit for each word: set if all its blocks are in the set.
+    /// One bit for each word: set if all blocks of the word are in the set.
     full: Vec<u64>,
 }
 
@@ -17,7 +17,6 @@ impl Map {
         map
     }
 
-    /// Removes all blocks.
     pub fn clear(&mut self) {
         self.words.fill(0);
         self.full.fill(0);
@@ -32,7 +31,7 @@ impl Map {
         self.words.get((block / 64) as usize).is_none_or(|word| word >> (block % 64) & 1 != 0)
     }
 
-    /// Adds up to `count` blocks from `block` on, as far as they are not in the set. Returns the number added.
+    /// Adds up to `count` blocks from `block` on, until one is in the set already. Returns the number added.
     pub fn add(&mut self, block: u64, count: u64) -> u64 {
         let mut added = 0;
         while added < count && !self.has(block + added) {
@@ -47,7 +46,7 @@ impl Map {
         added
     }
 
-    /// Returns the next block after `block`, from the beginning again after the last, that is not in the set.
+    /// Returns the next block after `block` that is not in the set. Begins again after the last.
     pub fn next_free(&self, block: u64) -> Option<u64> {
         let next = if block + 1 >= self.blocks { 0 } else { block + 1 };
         self.first_free(next).or_else(|| self.first_free(0))

@@ -6,14 +6,14 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// What becomes of an option.
+/// How an option of fio is treated here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meaning {
-    /// A job follows it.
+    /// Jobs follow it.
     Followed,
-    /// Nothing here changes with it, and why.
+    /// It changes nothing here, for this reason.
     Ignored(&'static str),
-    /// With these values nothing changes; any other is beyond the model, and why.
+    /// These values change nothing. Any other is beyond the model, for this reason.
     Only(&'static [&'static str], &'static str),
 }
 
@@ -32,7 +32,7 @@ const OUTSIDE: &str = "acts on the host outside the job's I/O";
 
 const OFF: &[&str] = &["0", "none", ""];
 
-/// Returns what becomes of an option, and the name that fio knows it by; `None` if fio has no such option.
+/// Returns how an option is treated, and fio's name for it; `None` if fio has no such option.
 pub fn find(written: &str) -> Option<(&'static str, Meaning)> {
     static BY_NAME: LazyLock<HashMap<&str, (&str, Meaning)>> = LazyLock::new(|| {
         let lines =
@@ -46,12 +46,11 @@ pub fn find(written: &str) -> Option<(&'static str, Meaning)> {
     BY_NAME.get(written).copied()
 }
 
-/// Returns every name of every option.
 pub fn names() -> impl Iterator<Item = &'static str> {
     TABLE.iter().flat_map(|(_, lines)| lines.iter()).flat_map(|names| names.split(' '))
 }
 
-/// Each line is the name of an option, and other names of the same after it.
+/// Each line has the name of an option, then its synonyms.
 const TABLE: &[(Meaning, &[&str])] = &[
     (
         Followed,
@@ -477,21 +476,19 @@ const TABLE: &[(Meaning, &[&str])] = &[
     (Only(OFF, "every write durable by itself at the drive"), &["writefua", "readfua"]),
 ];
 
-/// What an engine does with a job's operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
     /// One operation at a time, whatever `iodepth` says.
     OneAtATime,
     /// Up to `iodepth` operations at a time.
     Overlapping,
-    /// The same past the page cache; buffered ones wait for each other. Linux carries them out in `io_submit`, and the C
-    /// library's `aio_read` and `aio_write` work through those of a file one by one.
+    /// As `Overlapping`, but only past the page cache: buffered operations wait for each other. Linux carries them out
+    /// in `io_submit`, and the C library's `aio_read` and `aio_write` work through those of a file one by one.
     OverlappingDirect,
-    /// No I/O: the job computes.
     Idle,
 }
 
-/// Engines, with what a note says of those that hand I/O to the kernel in another way than by calls on files.
+/// The engines. A note is for those that hand I/O to the kernel in another way than by calls on files.
 const ENGINES: &[(Engine, &[&str])] = &[
     (Engine::OneAtATime, &["psync", "sync", "vsync", "pvsync", "pvsync2", "mmap", "splice", "sg"]),
     (Engine::Overlapping, &["io_uring", "io_uring_cmd", "windowsaio", "solarisaio", "syslet-rw"]),
@@ -499,17 +496,16 @@ const ENGINES: &[(Engine, &[&str])] = &[
     (Engine::Idle, &["cpuio"]),
 ];
 
-/// Returns what an engine does; `None` if its I/O is not that of a file system.
+/// Returns how an engine carries out operations; `None` if its I/O is not that of a file system.
 pub fn engine(name: &str) -> Option<Engine> {
     ENGINES.iter().find(|(_, names)| names.contains(&name)).map(|(engine, _)| *engine)
 }
 
-/// Returns true if an engine passes the file system by, so that its jobs are direct.
+/// Returns true if an engine bypasses the file system, so that its jobs are direct.
 pub fn is_raw(engine: &str) -> bool {
     matches!(engine, "sg" | "io_uring_cmd")
 }
 
-/// Returns the names of the engines that do I/O to files.
 pub fn engines() -> String {
     let files = ENGINES.iter().filter(|(engine, _)| *engine != Engine::Idle);
     files.flat_map(|(_, names)| names.iter().copied()).collect::<Vec<_>>().join(", ")

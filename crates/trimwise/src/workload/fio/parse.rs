@@ -11,14 +11,11 @@ use crate::content::ContentClass;
 use crate::units::{Bytes, SimDuration};
 use crate::workload::latency::Operation;
 
-/// Most processes of all jobs together, as in fio.
+/// Maximum number of processes of all jobs, as in fio.
 const PROCESSES_MAX: u64 = 4096;
-/// Most operations of all processes in flight.
 const TASKS_MAX: u64 = 65_536;
-/// Most files of all processes together.
 const FILES_MAX: u64 = 1_000_000;
 
-/// A parsed job file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobFile {
     /// The file as one text without variables, includes and overrides.
@@ -34,16 +31,12 @@ pub struct JobFile {
 impl JobFile {
     /// Parses a job file that includes no other.
     ///
-    /// # Errors
-    /// [`FioErrors`] with each line that is wrong or beyond the model.
+    /// # Errors [`FioErrors`] with each line that is wrong or beyond the model.
     pub fn parse(text: &str) -> Result<Self, FioErrors> {
         Self::read(text, &[], &())
     }
 
-    /// Parses a job file, with options that replace its own.
-    ///
-    /// # Errors
-    /// [`FioErrors`] with each line that is wrong or beyond the model.
+    /// Parses a job file. `overrides` replace its options, `surroundings` supply what it includes.
     pub fn read(
         text: &str,
         overrides: &Overrides,
@@ -105,15 +98,14 @@ impl JobFile {
         Err(FioErrors(errors))
     }
 
-    /// Returns true if files have the size of the free space, as nothing else says it.
+    /// Returns true if some files have the size of the free space, because no option gives theirs.
     pub fn fills_space(&self) -> bool {
         self.plans.iter().any(Plan::fills_space)
     }
 
-    /// Returns the jobs on a file system with this much free space, which files without a size divide.
+    /// Lays the jobs out on a file system with this much free space, which files without a size divide.
     ///
-    /// # Errors
-    /// [`FioErrors`] if a size is too small for the job's blocks.
+    /// # Errors [`FioErrors`] if a size is too small for the job's blocks.
     pub fn fitted(&self, free: Bytes) -> Result<Self, FioErrors> {
         if !self.fills_space() {
             return Ok(self.clone());
@@ -121,14 +113,13 @@ impl JobFile {
         Ok(Self { jobs: laid_out(&self.plans, Some(free)).map_err(FioErrors)?, ..self.clone() })
     }
 
-    /// Returns the number of operations of all jobs.
     pub fn operations(&self, run_seed: u64) -> u64 {
         let transfers =
             |job| Sequence::new(job, run_seed).filter(|io| matches!(io, Io::Transfer { .. })).count();
         self.jobs.iter().map(|job| transfers(job) as u64).sum()
     }
 
-    /// Returns the option by which a job decides itself when its operations happen; `None` if none has one.
+    /// Returns the option by which a job itself decides when its operations happen; `None` if there is none.
     pub fn own_pace(&self) -> Option<&'static str> {
         let of = |job: &Job| {
             let options = [
@@ -156,7 +147,6 @@ impl JobFile {
         })
     }
 
-    /// Returns the length of each file.
     pub(super) fn files(&self) -> BTreeMap<&str, u64> {
         let mut files = BTreeMap::new();
         for file in self.jobs.iter().flat_map(|job| &job.files) {
@@ -166,14 +156,14 @@ impl JobFile {
         files
     }
 
-    /// Returns the space that the files take; nothing is counted for files that take what is free.
+    /// Returns the space that the files take. Files that fill the free space count as nothing.
     pub fn needed(&self) -> Bytes {
         let filling: BTreeSet<&str> =
             self.plans.iter().filter(|plan| plan.fills_space()).flat_map(|plan| plan.paths()).collect();
         let sized = self.files().into_iter().filter(|(name, _)| !filling.contains(name));
         Bytes(sized.fold(0, |sum, (_, bytes)| sum.saturating_add(bytes)))
     }
-    /// Returns the number of tasks: the most operations in flight of jobs that run at the same time.
+    /// Returns the number of tasks: the maximum number of operations in flight of jobs that run at the same time.
     pub fn tasks(&self) -> u32 {
         let mut of_groups: BTreeMap<u32, u32> = BTreeMap::new();
         self.jobs.iter().for_each(|job| *of_groups.entry(job.group).or_default() += job.depth);
@@ -189,7 +179,7 @@ impl JobFile {
     }
 }
 
-/// Rejects `wait_for` of a name that no job before has.
+/// Rejects a `wait_for` that names no earlier job.
 fn check_waits(text: &Text, plans: &[Plan], errors: &mut Vec<FioError>) {
     for plan in plans {
         let Some(waits_for) = &plan.job.waits_for else { continue };

@@ -72,7 +72,6 @@ impl Tausworthe {
         }
     }
 
-    /// Returns the largest number that can be drawn.
     pub fn most(&self) -> u64 {
         if matches!(self, Self::Bits32(_)) { u32::MAX.into() } else { u64::MAX }
     }
@@ -158,7 +157,6 @@ const TAPS: [&[u32]; 61] = [
     &[63, 62],
 ];
 
-/// A linear feedback shift register that visits each block once.
 #[derive(Clone, Debug)]
 pub struct Lfsr {
     value: u64,
@@ -166,7 +164,7 @@ pub struct Lfsr {
     visited: u64,
     mask: u64,
     top_bit: u64,
-    /// fio's register takes one step more before its first block, and not again after a reset.
+    /// fio's register takes one more step before its first block, but not after a reset.
     has_begun: bool,
 }
 
@@ -181,7 +179,6 @@ impl Lfsr {
         (new.value != (top_bit << 1) - 1 && blocks > 0).then_some(new)
     }
 
-    /// Begins again from a seed.
     pub fn reset(&mut self, seed: u64) {
         self.value = seed & ((self.top_bit << 1) - 1);
         self.visited = 0;
@@ -217,7 +214,7 @@ pub struct Skewed {
     blocks: u64,
     offset: u64,
     law: Law,
-    /// True if popular blocks are spread over the file.
+    /// Popular blocks are spread over the file.
     spreads: bool,
 }
 
@@ -228,13 +225,12 @@ enum Law {
     Normal { deviation: u32 },
 }
 
-/// Maximum number of terms of the zeta function that fio adds up.
 const ZETA_TERMS_MAX: u64 = 10_000_000;
-/// Draws that fio adds up for a normal distribution.
+/// Number of draws that fio adds up for a normal distribution.
 const NORMAL_DRAWS: u64 = 12;
 
 impl Skewed {
-    /// Creates a distribution over `blocks`, which is not 0.
+    /// Creates a distribution over `blocks`, which must not be 0.
     pub fn new(blocks: u64, seed: u32, shape: Shape, spreads: bool) -> Self {
         let mut rng = Tausworthe::new(seed.into(), false);
         let at = |center: f64| (blocks as f64 * center) as i64 as u64;
@@ -299,7 +295,6 @@ impl Skewed {
     }
 }
 
-/// Returns a hash of a file's name, which seeds its distribution.
 pub fn name_hash(name: &str) -> u32 {
     let mut bytes = name.as_bytes();
     let start = 0x61c8_8647_u32.wrapping_add(bytes.len() as u32);

@@ -6,7 +6,7 @@ use super::text::{FioError, Given, Place, Section, wrong};
 use super::values::{self, for_each};
 use crate::units::SimDuration;
 
-/// Reads the options of a section. Every error is noted, and the option's default is used in its place.
+/// Reads the options of a section. Errors are noted, and the option's default is used instead.
 pub struct Reader<'a> {
     pub section: &'a Section,
     errors: &'a mut Vec<FioError>,
@@ -50,7 +50,6 @@ impl<'a> Reader<'a> {
         parsed
     }
 
-    /// Reads one of these words.
     pub fn word<T: Copy>(&mut self, name: &str, words: &[(&str, T)]) -> Option<T> {
         let all: Vec<&str> = words.iter().map(|(word, _)| *word).filter(|word| !word.is_empty()).collect();
         let find = |text: &str| words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
@@ -104,12 +103,12 @@ impl<'a> Reader<'a> {
 
     pub fn time(&mut self, name: &str, unit_ns: u64) -> SimDuration {
         let expected = "a time such as 30, 30s, 5m or 500ms";
-        // Of a range, the shorter.
+        // For a range, take the shorter time.
         let first = |text: &str| values::time(text.split('-').next()?, unit_ns);
         self.value(name, expected, first).unwrap_or_default()
     }
 
-    /// Refuses what is beyond the model.
+    /// Refuses the options that are beyond the model.
     pub fn refuse_others(&mut self) {
         for (&name, values) in &self.section.options {
             let Some((_, Meaning::Only(harmless, why))) = options::find(name) else { continue };

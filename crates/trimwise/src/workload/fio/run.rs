@@ -8,18 +8,17 @@ use super::sequence::paces;
 use super::{Durable, Ends, Io, Job, JobFile, Rate, Sequence, TRIM};
 use crate::files::{FileError, Files, OpenMode};
 use crate::units::{SimDuration, SimTime};
-use crate::workload::program::DIRECTORY;
-use crate::workload::stage::{Stage, lock};
+use crate::workload::DIRECTORY;
+use crate::workload::lock;
+use crate::workload::stage::Stage;
 
-/// Bytes written at a time when a file is laid out.
 const PIECE: u64 = 1 << 20;
-/// Files that a task keeps open at once.
 const OPEN_MAX: usize = 256;
-/// Latest time at which a rate lets an operation begin.
+/// Latest time at which a rate may let an operation begin.
 const DUE_MAX_NS: u64 = 1_000_000_000_000_000_000;
-/// Interval at which tasks that are many and wait for long look again.
+/// How often tasks look again if many of them wait for long.
 const LOOK_AGAIN: SimDuration = SimDuration::from_millis(10);
-/// Interval at which a job that is ahead of others in its flow looks again, unless the job says another.
+/// How often a job that is ahead of others in its flow looks again, unless the job sets its own interval.
 const FLOW_AGAIN: SimDuration = SimDuration::from_micros(100);
 
 #[derive(Debug, Default)]
@@ -31,11 +30,11 @@ struct Shared {
 
 #[derive(Debug)]
 struct Running {
-    /// Made when the job begins; a map of a large file takes memory.
+    /// Made when the job begins: a map of a large file takes memory.
     sequence: Option<Sequence>,
     began: Option<SimTime>,
     tasks_left: u32,
-    /// True if another job's end ends this one.
+    /// The end of another job ends this one.
     is_stopped: bool,
     /// Times from which the next operation in each direction can begin, since the job's start, and after a pause.
     due: [SimDuration; 3],
@@ -46,9 +45,9 @@ struct Running {
     /// Files whose cached pages were dropped.
     invalidated: BTreeSet<usize>,
     ended_with_sync: bool,
-    /// Operations that tasks have taken and not ended.
+    /// Operations that tasks have begun and not ended.
     in_flight: u32,
-    /// Times that the files were removed between loops, and true while a task does so.
+    /// How often the files were removed between loops, and true while a task removes them.
     removals: u64,
     is_removing: bool,
 }
@@ -99,7 +98,7 @@ pub async fn run<F: Files>(jobs: &JobFile, stage: &Stage<'_, F>) -> Result<(), F
     let genesis = stage.now();
     let groups = jobs.iter().map(|job| job.group).max().unwrap_or(0);
     for group in 0..=groups {
-        // Its place among the tasks of the group's jobs, if they have so many.
+        // The task's place among those of the group's jobs, if there are so many.
         let mut slot = stage.task;
         for (index, job) in jobs.iter().enumerate().filter(|(_, job)| job.group == group) {
             if slot < job.depth {
@@ -112,7 +111,7 @@ pub async fn run<F: Files>(jobs: &JobFile, stage: &Stage<'_, F>) -> Result<(), F
     Ok(())
 }
 
-/// Runs one of the tasks of a job, when the jobs before it are over.
+/// Runs one of the tasks of a job, once the jobs before it have ended.
 async fn run_task_of<F: Files>(
     jobs: &[Job],
     index: usize,
@@ -160,7 +159,6 @@ impl Running {
         }
     }
 
-    /// Returns the next operation and when it can begin.
     fn next(&mut self, job: &Job, seed: u64) -> Option<(Io, SimDuration)> {
         if self.is_stopped {
             return None;
@@ -185,7 +183,7 @@ impl Running {
         Some((io, due))
     }
 
-    /// Returns when the operation after one in this direction can begin (`usec_for_io`).
+    /// Returns when the next operation in this direction can begin (`usec_for_io`).
     fn next_due(&mut self, job: &Job, direction: usize, rate: Rate) -> SimDuration {
         let least = job.sizes.ranges[direction].0;
         let (bytes, operations) = match rate {
@@ -226,7 +224,7 @@ struct Task<'a, F: Files> {
     files: Vec<Option<F::File>>,
     /// Open files, from the one that was opened first.
     order: VecDeque<usize>,
-    /// Removals of the job's files that it has seen.
+    /// Removals of the job's files that this task has seen.
     removals: u64,
 }
 
@@ -235,7 +233,7 @@ impl<F: Files> Task<'_, F> {
         look(&mut lock(&self.shared.running)[self.index])
     }
 
-    /// Returns an open file. Its cached pages are dropped when the job opens it first.
+    /// Opens a file if necessary. Its cached pages are dropped when the job opens it first.
     async fn file(&mut self, index: usize) -> Result<&mut F::File, FileError> {
         if self.files[index].is_none() {
             if self.order.len() >= OPEN_MAX.min(self.job.open_files.max(1))
@@ -265,7 +263,7 @@ impl<F: Files> Task<'_, F> {
     async fn work(&mut self) -> Result<(), FileError> {
         let (stage, job) = (self.stage, self.job);
         let begin = self.running(|r| *r.began.get_or_insert_with(|| stage.now()));
-        // Only if it matters: in a guest, each reading of the clock is a system call, and takes time there.
+        // Read the clock only if it matters: in a guest that is a system call, and takes time there.
         let elapsed = || stage.now().since(begin);
         let end = job.runtime.map(|runtime| job.ramp + runtime);
         let mut is_ramping = job.ramp > SimDuration::ZERO;

@@ -1,14 +1,12 @@
-//! Jobs next to a smaller drive.
+//! Jobs on a smaller drive.
 
 use super::layout::Plan;
 use super::{Job, JobFile, Size};
 use crate::units::{Bytes, SimDuration};
 
-/// The least that a scaled job file transfers.
 const TRANSFERRED_MIN: Bytes = Bytes::gib(1);
-/// The fewest blocks of a scaled file.
 const BLOCKS_MIN: u64 = 64;
-/// The shortest time of a scaled job that runs for a time: a dozen of ext4's commits.
+/// Minimum time of a scaled job that runs for a time: a dozen of ext4's commits.
 const RUNTIME_MIN: SimDuration = SimDuration::from_secs(60);
 
 impl JobFile {

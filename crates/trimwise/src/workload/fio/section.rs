@@ -10,13 +10,11 @@ use super::{
 };
 use crate::content::ContentClass;
 
-/// Most operations of one process in flight.
 const DEPTH_MAX: u64 = 1024;
-/// Default size of a block.
 const BLOCK_BYTES: u64 = 4096;
-/// Most bytes of one read or write, whose data are in memory.
+/// Maximum number of bytes in one read or write, whose data are in memory.
 const TRANSFER_MAX: u64 = 1 << 30;
-/// Fineness of direct transfers.
+/// Granularity of direct transfers.
 const SECTOR_BYTES: u64 = 512;
 const SECOND_NS: u64 = 1_000_000_000;
 const MICROSECOND_NS: u64 = 1_000;
@@ -25,7 +23,6 @@ fn percent(text: &str) -> Option<u64> {
     text.parse().ok().filter(|n| *n <= 100)
 }
 
-/// Reads the order and directions of a job.
 fn order(reader: &mut Reader) -> ([bool; 3], bool, Steps) {
     const WORDS: &[(&str, ([bool; 3], bool))] = &[
         ("read", ([true, false, false], false)),
@@ -182,7 +179,7 @@ fn rates(reader: &mut Reader) -> [Option<Rate>; 3] {
     })
 }
 
-/// Returns the class of data that is nearest to what a job writes.
+/// Returns the class of data that is nearest to what the job writes.
 fn class(reader: &mut Reader) -> ContentClass {
     let compresses = reader.number("buffer_compress_percentage", 0, 0, 100);
     let repeats = reader.number("dedupe_percentage", 0, 0, 100);
@@ -198,7 +195,7 @@ fn class(reader: &mut Reader) -> ContentClass {
     }
 }
 
-/// Makes the first process of a section's job; `None` if it does no I/O.
+/// Makes the first process of a section's job; `None` if the job does no I/O.
 pub fn plan(reader: &mut Reader, notes: &mut Vec<String>, group: u32) -> Option<Plan> {
     reader.refuse_others();
     let ioengine = reader.given("ioengine").map_or("psync", |given| given.value.as_str());

@@ -6,7 +6,6 @@ use super::map::Map;
 use super::random::{Lfsr, Skewed, Tausworthe, name_hash};
 use super::{Distribution, FileOrder, Generator, Job, READ, Strides, TRIM, Verify, WRITE};
 
-/// Purpose of each of fio's seeds.
 #[derive(Clone, Copy)]
 enum Use {
     ReadSize = 0,
@@ -23,30 +22,23 @@ enum Use {
     TrimPace = 18,
 }
 
-/// Most draws for one size of a block, if none of them fits.
+/// Maximum number of draws for the size of a block, if none fits.
 const DRAWS_MAX: u32 = 10_000;
-/// Files are chosen with a fineness of so many parts.
+/// Resolution with which files are chosen.
 const FILE_PARTS: u64 = 1 << 10;
 
-/// One operation of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the fields are named as what they are")]
 pub enum Io {
-    /// A read or a write.
     Transfer { file: usize, writes: bool, offset: u64, bytes: u64 },
-    /// A TRIM of a part of a file.
     Trim { file: usize, offset: u64, bytes: u64 },
-    /// An fsync of this file.
     Fsync(usize),
-    /// An fdatasync of this file.
     Fdatasync(usize),
-    /// The removal of all files of the job, between its loops.
     Unlink,
 }
 
 #[derive(Clone, Debug)]
 struct File {
-    /// First byte that the job uses, and the first of the present zone.
+    /// First byte that the job uses, or the first of the current zone.
     start: u64,
     offset: u64,
     bytes: u64,
@@ -60,16 +52,15 @@ struct File {
     skewed: Option<Skewed>,
 }
 
-/// What was written and is read again (`verify`).
+/// The writes that are read again (`verify`).
 #[derive(Clone, Debug)]
 enum History {
     /// Files, offsets and lengths in the order of the writes.
     Ordered(VecDeque<(usize, u64, u64)>),
-    /// Lengths by file and offset, without what was overwritten.
+    /// Lengths by file and offset, without overwritten ones.
     Sorted(BTreeMap<(usize, u64), u64>),
 }
 
-/// The random numbers of a job.
 #[derive(Clone, Debug)]
 struct Draws {
     offsets: Tausworthe,
@@ -81,7 +72,6 @@ struct Draws {
     skewed_file: Option<Skewed>,
 }
 
-/// The operations of a job, one after another.
 #[derive(Clone, Debug)]
 pub struct Sequence {
     job: Job,
@@ -90,23 +80,23 @@ pub struct Sequence {
     files: Vec<File>,
     next_file: usize,
     open_files: usize,
-    /// The file of the last operation, and how many more it gets before the next one.
+    /// The file of the last operation, and how many more operations it gets before the next file.
     served: Option<(usize, u64)>,
     issued: [u64; 3],
     bytes: [u64; 3],
-    /// Bytes and transfers, with those that verify.
+    /// Bytes and transfers, including those that verify.
     moved_bytes: u64,
     transfers: u64,
     bytes_in_loop: u64,
     zone_bytes: u64,
     /// Operations until an offset is drawn again.
     until_drawn: u64,
-    /// Count of operations in the current direction at which a direction is drawn again, and that direction.
+    /// Number of operations in the current direction after which a direction is drawn again, and that direction.
     mix_until: u64,
     direction: usize,
     last: Option<usize>,
     history: History,
-    /// Reads left of those that verify in between.
+    /// Reads left of those that verify between writes.
     batch: u64,
     is_verifying: bool,
     in_loop: bool,
@@ -118,14 +108,13 @@ pub struct Sequence {
 /// fio's golden ratio for hashes.
 const SPREAD: u64 = 0x9e37_0001;
 
-/// Returns one of the seeds that fio derives from that of a job.
+/// Returns one of the seeds that fio derives from a job's seed.
 fn seed_of(job: &Job, seed: u64, what: Use) -> u64 {
     let spread = |seed: u64, times: u32| (0..times).fold(seed, |seed, _| seed.wrapping_mul(SPREAD));
     let seed = spread(seed, 4 + what as u32);
     seed.wrapping_mul(job.thread_number).wrapping_add(what as u64)
 }
 
-/// Returns the generator of the sizes of a job's files.
 pub fn file_sizes(job: &Job) -> Tausworthe {
     Tausworthe::new(seed_of(job, job.seed, Use::FileSize), job.generator == Generator::Tausworthe64)
 }
@@ -141,7 +130,7 @@ impl Draws {
         let is_64 = job.generator == Generator::Tausworthe64;
         let seed_for = |what| seed_of(job, seed, what);
         let rng = |what, is_64| Tausworthe::new(seed_for(what), is_64);
-        // What is written and read, or trimmed and written, has the same sizes.
+        // Data that are written and read, or trimmed and written, have the same sizes.
         let write_size = if job.verify.is_some() { Use::ReadSize } else { Use::WriteSize };
         let trim_size = if job.trims_and_writes() { write_size } else { Use::TrimSize };
         let skewed_file = match job.service.order {
@@ -204,7 +193,7 @@ impl History {
 }
 
 impl Sequence {
-    /// Creates the sequence of a job; `run_seed` is for jobs whose seed fio takes from the system.
+    /// Creates the sequence of a job. `run_seed` is for jobs whose seed fio takes from the system.
     pub fn new(job: &Job, run_seed: u64) -> Self {
         let seed = if job.own_seed { run_seed } else { job.seed };
         let mut new = Self {
@@ -237,7 +226,6 @@ impl Sequence {
         new
     }
 
-    /// Returns the path of a file below the workload's directory.
     pub fn file_name(&self, file: usize) -> &str {
         &self.job.files[file].name
     }
@@ -281,7 +269,6 @@ impl Sequence {
         }
     }
 
-    /// Begins a file again, as an open does.
     fn reset(&mut self, file: usize) {
         let seed = self.offset_seed();
         let file = &mut self.files[file];
@@ -313,7 +300,7 @@ impl Sequence {
         }
     }
 
-    /// Closes all files and begins anew (`clear_io_state`).
+    /// Closes all files and starts over (`clear_io_state`).
     fn clear(&mut self) {
         for file in 0..self.files.len() {
             self.close(file);
@@ -327,7 +314,7 @@ impl Sequence {
         }
     }
 
-    /// Bytes after which the job is over, without its loops.
+    /// Bytes after which the job ends, apart from its loops.
     fn limit(&self) -> u64 {
         self.job.io_size.unwrap_or(self.job.size)
     }
@@ -563,7 +550,7 @@ impl Sequence {
         self.direction
     }
 
-    /// Goes on to the next zone if the present one has had its bytes.
+    /// Goes on to the next zone if the current one has had its bytes.
     fn enter_zone(&mut self, file: usize, direction: usize, zones: Strides) {
         let at = &mut self.files[file];
         if self.zone_bytes >= zones.size {
@@ -582,7 +569,7 @@ impl Sequence {
         }
     }
 
-    /// Returns the next offset in the file, and whether it is random and may be one that was used before.
+    /// Returns the next offset in the file, and true if it is random and may repeat an earlier one.
     fn offset(&mut self, file: usize, direction: usize) -> Option<(u64, bool, bool)> {
         let job = &self.job;
         let every = job.steps.every;
@@ -667,7 +654,7 @@ impl Sequence {
         }
     }
 
-    /// Returns the number of blocks that offsets are drawn from.
+    /// Returns the number of blocks among which offsets are drawn.
     fn blocks(&self, file: usize, direction: usize) -> u64 {
         let (least, align) = (self.job.sizes.ranges[direction].0, self.job.align[direction]);
         let bytes = self.job.zones.map_or(self.files[file].bytes, |zones| zones.range);
@@ -764,7 +751,7 @@ impl Sequence {
     }
 }
 
-/// Draws a zone: returns what is before it and its own size.
+/// Draws a zone. Returns the size of everything before it, and its own size.
 fn drawn_zone(draws: &mut Tausworthe, zones: &[(u64, u64)]) -> (u64, u64) {
     let draw = draws.percent();
     let (mut accesses, mut before) = (0, 0_u64);
@@ -781,7 +768,7 @@ fn drawn_zone(draws: &mut Tausworthe, zones: &[(u64, u64)]) -> (u64, u64) {
 impl Iterator for Sequence {
     type Item = Io;
 
-    /// Returns the next operation; `None` when the job is over. A job that only its runtime ends never is.
+    /// Returns the next operation; `None` when the job is over. A job that only its runtime ends is never over.
     fn next(&mut self) -> Option<Io> {
         loop {
             if self.is_verifying {

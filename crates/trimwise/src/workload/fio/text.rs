@@ -9,31 +9,27 @@ use thiserror::Error;
 use super::options::{self, Meaning};
 use crate::spelling::nearest;
 
-/// Most files in one another.
 const INCLUDES_MAX: usize = 16;
-/// Most lines of all files together.
 const LINES_MAX: usize = 1_000_000;
-/// Most errors that a message names, and after which no more lines are read.
+/// Maximum number of errors in a message. Reading stops after as many.
 const SHOWN_MAX: usize = 40;
 const ERRORS_MAX: usize = 1_000;
-/// Most sections: more jobs than fio has.
+/// Maximum number of sections, more than fio has jobs.
 const SECTIONS_MAX: usize = 4096;
-/// Unit of memory of the modelled machine.
 const PAGE_BYTES: u64 = 4096;
 
-/// Where a job file finds what it names outside itself.
+/// Supplies what a job file names outside itself.
 pub trait Surroundings {
     /// Returns the text of a file that a line `include` names.
     ///
-    /// # Errors
-    /// Why it cannot be read.
+    /// # Errors Why it cannot be read.
     fn included(&self, name: &str) -> Result<String, String>;
 
     /// Returns a variable of the environment, for `${NAME}`.
     fn variable(&self, name: &str) -> Option<String>;
 }
 
-/// No file and no variable.
+/// Supplies no file and no variable.
 impl Surroundings for () {
     fn included(&self, _: &str) -> Result<String, String> {
         Err("there are no other files here".to_owned())
@@ -44,7 +40,7 @@ impl Surroundings for () {
     }
 }
 
-/// Place in a job file or in one that it includes.
+/// A place in a job file or in a file that it includes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     /// The included file; `None` for the job file itself.
@@ -63,17 +59,13 @@ impl fmt::Display for Place {
     }
 }
 
-/// Error in a job file.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{place}: {what}; expected {expected}")]
 pub struct FioError {
-    /// Where it is.
     pub place: Place,
-    /// Description of the error.
     pub what: String,
-    /// Description of accepted text.
     pub expected: String,
-    /// True if fio accepts it and the model cannot follow it.
+    /// fio accepts it, but the model cannot follow it.
     pub is_beyond_model: bool,
 }
 
@@ -103,7 +95,6 @@ impl fmt::Display for FioErrors {
     }
 }
 
-/// One line of text from a file, which may hold anything.
 fn printable(text: impl Into<String>) -> String {
     text.into().chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
@@ -114,23 +105,21 @@ pub fn wrong(place: &Place, what: impl Into<String>, expected: impl Into<String>
     FioError { place: Place { file, ..*place }, what, expected, is_beyond_model: false }
 }
 
-/// A value of an option, as it is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Given {
     pub value: String,
     pub place: Place,
-    /// Variables in the value that are not set.
     unset: Vec<String>,
 }
 
-/// Words of the programs that make job files, Jinja above all.
+/// Marks of the programs that make job files, Jinja above all.
 const TEMPLATE: [&str; 2] = ["{%", "{{"];
 
 /// The values of a section's options by name: usually one, but several of `filename`, which add up. Sections share those
 /// of `[global]`.
 pub type Options = BTreeMap<&'static str, Rc<Vec<Given>>>;
 
-/// A section with the options of `[global]` before it.
+/// A section, including the options of `[global]` before it.
 #[derive(Clone, Debug)]
 pub struct Section {
     pub name: String,
@@ -143,9 +132,8 @@ pub struct Section {
 pub struct Text {
     pub sections: Vec<Section>,
     pub errors: Vec<FioError>,
-    /// Lines of ignored options by the reason, which ends a sentence that begins with the options.
+    /// Lines of ignored options by reason. The reason ends a sentence that begins with the options.
     ignored: BTreeMap<&'static str, BTreeMap<&'static str, Vec<String>>>,
-    /// Other notes.
     notes: Vec<String>,
 }
 
@@ -171,7 +159,7 @@ pub fn split_overrides(argument: &str) -> (&str, Vec<(String, String)>) {
                 let (name, value) = part.split_once('=').unwrap_or((part, ""));
                 overrides.push((name.to_owned(), value.to_owned()));
             }
-            // A value with colons goes on.
+            // A value may contain colons.
             Some((_, value)) => *value += &format!(":{part}"),
             None => end += 1 + part.len(),
         }
@@ -184,24 +172,23 @@ struct Reader<'a> {
     overrides: &'a Overrides,
     text: Text,
     global: Options,
-    /// True if options belong to `[global]`.
+    /// Options belong to `[global]`.
     in_global: bool,
     /// Variables that the file uses.
     variables: BTreeSet<String>,
     lines: usize,
-    /// True if nothing more is read.
+    /// Nothing more is read.
     is_over: bool,
 }
 
 impl Given {
-    /// Returns true if the value has a variable that is not set, which is an error of its own.
+    /// Returns true if the value has an unset variable. That is an error of its own.
     pub fn is_unset(&self) -> bool {
         !self.unset.is_empty()
     }
 }
 
 impl Text {
-    /// Reads a job file, and what it includes.
     pub fn read(text: &str, overrides: &Overrides, surroundings: &dyn Surroundings) -> Self {
         let is_header = |line: &str| bare(line).starts_with('[');
         let is_fragment = !text.lines().any(is_header);
@@ -218,7 +205,7 @@ impl Text {
         reader.lines(text, &None, &mut Vec::new());
         let global = std::mem::take(&mut reader.global);
         if reader.text.sections.is_empty() && !global.is_empty() {
-            // A part of a job file, which others include, or a file of defaults.
+            // It is a part of a job file, which others include, or a file of defaults.
             let section = Section { name: "job".to_owned(), place: line_of(1), options: global };
             reader.text.sections.push(section);
             reader
@@ -252,7 +239,7 @@ impl Text {
         notes
     }
 
-    /// Returns the file as one text without variables, includes and overrides, which reads as the same jobs.
+    /// Returns the file as one text without variables, includes and overrides. It reads as the same jobs.
     pub fn flat(&self) -> String {
         let mut flat = String::new();
         for section in &self.sections {
@@ -295,7 +282,7 @@ fn line_of(line: usize) -> Place {
     Place { file: None, line }
 }
 
-/// A line without its comment: fio ends it at either character, wherever it is.
+/// Removes the comment from a line. fio ends a line at either character, wherever it is.
 fn bare(line: &str) -> &str {
     line.split([';', '#'])
         .next()
@@ -331,7 +318,7 @@ impl Reader<'_> {
                 continue;
             }
             if TEMPLATE.iter().any(|word| text.contains(word)) {
-                // What its other lines mean is not known either.
+                // The meaning of its other lines is unknown too.
                 let error = wrong(&place, format!("'{text}' is of a template"), "the job file made of it");
                 self.text = Text { errors: vec![error], ..Text::default() };
                 self.global.clear();
@@ -416,7 +403,6 @@ impl Reader<'_> {
         add(options, name, given, false);
     }
 
-    /// Finds an option; notes an error if there is none.
     fn known(&mut self, written: &str, place: &Place) -> Option<(&'static str, Meaning)> {
         let found = options::find(written);
         if found.is_none() {
@@ -477,7 +463,6 @@ impl Reader<'_> {
         }
     }
 
-    /// Puts the overrides into each section.
     fn apply_overrides(&mut self) {
         for (written, value) in self.overrides {
             let place = Place::default();
@@ -496,7 +481,7 @@ impl Reader<'_> {
     }
 }
 
-/// Adds a value of an option. What says the same in other words replaces that.
+/// Adds a value of an option. An earlier value with the same meaning is replaced.
 fn add(options: &mut Options, name: &'static str, given: Given, replaces: bool) {
     let inverse = |given: Given, of: fn(u64) -> Option<u64>| match given.value.parse().ok().and_then(of) {
         Some(value) => Given { value: value.to_string(), ..given },

@@ -3,11 +3,11 @@
 use super::{Distribution, Shape, Size};
 use crate::units::SimDuration;
 
-/// Largest block: as large as a file. Transfers, whose data take memory, have a limit of their own.
+/// Maximum block size: as large as a file. Transfers, whose data take memory, have a limit of their own.
 const BLOCK_MAX: u64 = 1 << 50;
-/// Longest time: 31 years.
+/// Maximum time: 31 years.
 const TIME_MAX_NS: u64 = 1_000_000_000_000_000_000;
-/// Most entries of a list in one value, as in fio.
+/// Maximum number of entries of a list in one value, as in fio.
 const ENTRIES_MAX: usize = 64;
 
 /// Parses fio's numbers and sizes: with `kb_base=1024`, `k` and `kb` are 1,024, and `ki` and `kib` 1,000; with
@@ -78,13 +78,11 @@ pub fn block_size(text: &str, kb_base: u64) -> Option<u64> {
     number(text, kb_base).filter(|bytes| (1..=BLOCK_MAX).contains(bytes))
 }
 
-/// Parses a range of block sizes.
 pub fn block_range(text: &str, kb_base: u64) -> Option<(u64, u64)> {
     let (from, to) = text.split_once(['-', ':'])?;
     Some((block_size(from, kb_base)?, block_size(to, kb_base)?)).filter(|(from, to)| from <= to)
 }
 
-/// Parses a size of files, or a range of them.
 pub fn file_size(text: &str, kb_base: u64) -> Option<(u64, u64)> {
     let range = match text.split_once(['-', ':']) {
         Some((from, to)) => (number(from, kb_base)?, number(to, kb_base)?),
@@ -93,8 +91,8 @@ pub fn file_size(text: &str, kb_base: u64) -> Option<(u64, u64)> {
     Some(range).filter(|(from, to)| *from > 0 && from <= to)
 }
 
-/// Parses one value for reads, writes and TRIMs, or one for each, separated by commas. A direction that is missing is as
-/// the one before it; an empty one has none, and keeps its default.
+/// Parses one value for reads, writes and TRIMs, or one for each, separated by commas. A missing direction is like the
+/// one before it; an empty one has no value, and keeps its default.
 pub fn for_each<T: Clone>(text: &str, parse: impl Fn(&str) -> Option<T>) -> Option<[Option<T>; 3]> {
     let of = |part: &str| if part.is_empty() { Some(None) } else { parse(part).map(Some) };
     let mut parts = text.split(',').map(|part| of(part.trim()));
@@ -106,7 +104,7 @@ pub fn for_each<T: Clone>(text: &str, parse: impl Fn(&str) -> Option<T>) -> Opti
 }
 
 /// Parses `SIZE/PERCENT:...`: sizes of blocks with their shares, sorted as fio does. Shares that are left out divide
-/// what is missing; otherwise the last, which is the most frequent, has it too.
+/// the remainder. If none is left out, the last and most frequent size gets the remainder too.
 pub fn split(text: &str, kb_base: u64) -> Option<Vec<(u64, u64)>> {
     let mut entries = Vec::new();
     for entry in text.split(':').take_while(|entry| !entry.is_empty()) {

@@ -24,7 +24,7 @@ const INT_MAX: u32 = i32::MAX as u32;
 /// The largest number that PostMark can double in a C `int`, as it does with `number` and `size`.
 const HALF_INT_MAX: u32 = INT_MAX / 2;
 
-/// Forms of PostMark's report.
+/// Form of PostMark's report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReportFormat {
     /// Some twenty lines for a reader.
@@ -34,12 +34,11 @@ pub enum ReportFormat {
     Terse,
 }
 
-/// A directory in which PostMark creates files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
     /// Path of the directory, as written in the file or as [`Layout`](super::layout) needs it.
     pub path: String,
-    /// Frequency with which the location is chosen, relative to the others; at least 1.
+    /// How often the location is chosen, relative to the others; at least 1.
     pub weight: u32,
 }
 
@@ -48,14 +47,12 @@ pub struct Location {
 pub struct PostmarkConfig {
     /// Files created before the transactions (500).
     pub number: u32,
-    /// Number of transactions (500).
     pub transactions: u32,
     /// Smallest size of a new file in bytes (500).
     pub size_low: u32,
     /// A new file is smaller than this, in bytes, or of `size_low` if they are the same; none grows beyond it
     /// (10,000).
     pub size_high: u32,
-    /// Seed of the random numbers (42).
     pub seed: u32,
     /// Locations of new files; none means the current directory, which is the root of the target.
     pub locations: Vec<Location>,
@@ -65,13 +62,12 @@ pub struct PostmarkConfig {
     pub read_block: u32,
     /// Bytes of each write (512).
     pub write_block: u32,
-    /// C's buffered I/O (`fread`, `fwrite`) rather than system calls (true).
+    /// Use C's buffered I/O (`fread`, `fwrite`) rather than system calls (true).
     pub buffering: bool,
-    /// Number of transactions in ten that read rather than append; `None` (-1 in the file) does neither (5).
+    /// Number of transactions in ten that read rather than append; with `None` (-1 in the file) they do neither (5).
     pub bias_read: Option<u8>,
-    /// Number of transactions in ten that create rather than delete; `None` does neither (5).
+    /// Number of transactions in ten that create rather than delete; with `None` they do neither (5).
     pub bias_create: Option<u8>,
-    /// Form of the report.
     pub report: ReportFormat,
 }
 
@@ -95,12 +91,10 @@ impl Default for PostmarkConfig {
     }
 }
 
-/// One run that a file requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedRun {
     /// The line of its `run`; `None` if the file has no `run` and its final settings apply.
     pub line: Option<usize>,
-    /// The settings at that point.
     pub config: PostmarkConfig,
     /// The lines that set its locations, in order.
     pub location_lines: Vec<usize>,
@@ -114,26 +108,20 @@ impl PlannedRun {
     }
 }
 
-/// A parsed configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParsedConfig {
-    /// The runs in order; at least one.
     pub runs: Vec<PlannedRun>,
 }
 
-/// A line that is not accepted.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{file}:{line}: {field}: '{}' is not accepted; expected {expected}", shown(.value))]
 pub struct ConfigError {
-    /// The file's name as it was given.
     pub file: String,
     /// The line, from 1.
     pub line: usize,
     /// The command, such as `set size`; `command` if that itself is unknown.
     pub field: &'static str,
-    /// The value in the file.
     pub value: String,
-    /// Description of accepted text.
     pub expected: &'static str,
 }
 
@@ -360,7 +348,7 @@ enum LocationChange {
     Removed(usize),
 }
 
-/// Splits off the command at the beginning of `line`; returns it with the text after it and one blank.
+/// Splits off the command at the beginning of `line`. Returns it with the text after it and one blank.
 fn split_command(line: &str) -> Option<(&'static str, Command, &str)> {
     COMMANDS.iter().find_map(|&(name, command)| {
         let rest = line.strip_prefix(name)?;

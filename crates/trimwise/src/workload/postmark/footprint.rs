@@ -7,18 +7,16 @@ use super::config::PostmarkConfig;
 use super::script::{Phase, Script, Step};
 use crate::units::Bytes;
 
-/// Needs of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Footprint {
     /// Maximum space of its files at one time, each rounded up to blocks of 4 KiB.
     pub bytes_max: Bytes,
-    /// Maximum number of files that exist at one time.
     pub files_max: u64,
-    /// Number of names it uses: files are named 1 to this.
+    /// Number of names used: files are named 1 to this.
     pub names: u64,
 }
 
-/// Computes the minimum needs of the pool of files, at once and without drawing random numbers.
+/// Computes the minimum needs of the pool of files, without drawing random numbers.
 pub fn footprint_min(config: &PostmarkConfig) -> Footprint {
     let files = u64::from(config.number);
     let units = Bytes(config.size_low.into()).units_ceil();
@@ -49,7 +47,7 @@ pub fn footprint(config: &PostmarkConfig) -> Footprint {
     most
 }
 
-/// Returns the number of operations of a run of `config`: creations, reads, appends and deletions.
+/// Returns the number of creations, reads, appends and deletions of a run.
 pub fn operations(config: &PostmarkConfig) -> u64 {
     let mut script = Script::without_data(config);
     let steps = std::iter::from_fn(|| script.next());

@@ -16,9 +16,7 @@ use super::script::FileRef;
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("set location: '{path}' is not accepted; expected {expected}")]
 pub struct LocationError {
-    /// The location as set.
     pub path: String,
-    /// Description of an accepted location.
     pub expected: String,
 }
 
@@ -87,7 +85,6 @@ fn normalized(path: &str) -> Option<String> {
     Some(normal)
 }
 
-/// The directories of a run, and its files' paths.
 #[derive(Clone, Debug)]
 pub struct Layout {
     /// Prefix of a file's or subdirectory's name in each location: empty, or ends with `/`.
@@ -135,7 +132,7 @@ impl Layout {
         directories
     }
 
-    /// Iterates over the locations without their subdirectories: the root of the target is empty.
+    /// Iterates over the locations without their subdirectories. The root of the target is the empty path.
     pub fn locations(&self) -> impl Iterator<Item = &str> {
         self.prefixes.iter().map(|prefix| prefix.trim_end_matches('/'))
     }

@@ -1,84 +1,61 @@
-//! Results of a PostMark run.
-
 use serde::{Deserialize, Serialize};
 
 use super::script::Counts;
 use crate::units::{SimDuration, SimTime};
 use crate::workload::latency::OpLatencies;
 
-/// Times at which the phases of a run started and ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PhaseTimes {
     /// The first file is about to be created (the subdirectories exist).
     pub begin: SimTime,
     /// The pool is complete: the transactions start.
     pub created: SimTime,
-    /// The transactions are done: the deletion of the rest starts.
+    /// The transactions are done, and the deletion of the rest starts.
     pub transacted: SimTime,
     /// All files are deleted (the subdirectories still exist).
     pub end: SimTime,
 }
 
-/// The results of a completed run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// Counts of the operations.
     pub counts: Counts,
-    /// Number of transactions requested.
     pub transactions: u64,
-    /// Times of the phases.
     pub times: PhaseTimes,
     /// Latencies of each operation: creations, reads and appends from before `open` to after `close`.
     pub latencies: OpLatencies,
-    /// True if the transactions ended early because every file was deleted. PostMark then prints "out of files!",
-    /// deletes nothing more and prints no report; the figures cover the operations before.
+    /// The transactions ended early because every file was deleted. PostMark then prints "out of files!", deletes
+    /// nothing more and prints no report; the figures cover the operations before.
     pub out_of_files: bool,
 }
 
 /// PostMark's figures, exact where PostMark's own report rounds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PostmarkFigures {
-    /// Duration of all three phases, in seconds.
     pub total_s: f64,
-    /// Duration of the transaction phase, in seconds.
     pub transactions_s: f64,
-    /// Duration of the creation phase, in seconds.
     pub creation_alone_s: f64,
-    /// Duration of the deletion phase, in seconds.
     pub deletion_alone_s: f64,
-    /// Files created in all.
     pub created: u64,
     /// Files created before the transactions.
     pub creation_alone: u64,
-    /// Files created by transactions.
     pub created_mixed: u64,
-    /// Number of files read.
     pub read: u64,
-    /// Number of files appended to.
     pub appended: u64,
-    /// Files deleted in all.
     pub deleted: u64,
     /// Files deleted after the transactions.
     pub deletion_alone: u64,
-    /// Files deleted by transactions.
     pub deleted_mixed: u64,
-    /// Number of bytes read.
     pub bytes_read: u64,
-    /// Number of bytes written.
     pub bytes_written: u64,
-    /// True if the transactions ended early because every file was deleted.
     pub out_of_files: bool,
-    /// Transactions each second of the transaction phase.
     pub transactions_per_s: f64,
-    /// Files created each second of the creation phase.
     pub creation_alone_per_s: f64,
-    /// Files deleted each second of the deletion phase (its true rate: PostMark 1.51's terse report
-    /// divides by the duration of the creation phase).
+    /// Files deleted each second of the deletion phase. (PostMark 1.51's terse report divides by the duration of the
+    /// creation phase instead.)
     pub deletion_alone_per_s: f64,
 }
 
 impl Outcome {
-    /// Returns the time from the first creation to the last deletion.
     pub fn duration(&self) -> SimDuration {
         self.times.end.since(self.times.begin)
     }

@@ -120,7 +120,6 @@ pub fn terse(outcome: &Outcome) -> String {
     text
 }
 
-/// Formats the report in the requested format.
 pub fn of(outcome: &Outcome, format: ReportFormat) -> String {
     match format {
         ReportFormat::Verbose => verbose(outcome),

@@ -49,7 +49,7 @@ impl Mt19937 {
         y ^ (y >> 18)
     }
 
-    /// Returns a number from 0 to `n` - 1, by remainder as in PostMark (so very slightly uneven).
+    /// Returns a number from 0 to `n` - 1, by remainder as in PostMark, so very slightly uneven.
     ///
     /// With `n` = 0 it returns 0 and draws nothing: files of one fixed size draw no size.
     pub fn below(&mut self, n: u32) -> u32 {

@@ -21,32 +21,27 @@ use crate::files::{Call, Calls, FileError, Files, OpenMode};
 use crate::workload::days::{PacedTask, Pacer};
 use crate::workload::latency::{OpLatencies, Operation};
 
-/// Progress of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Current phase of the run.
     pub phase: Phase,
     /// Files or transactions done in this phase.
     pub done: u64,
-    /// Total number in this phase.
+    /// Files or transactions of this phase in total.
     pub of: u64,
 }
 
 impl Progress {
-    /// The beginning of a workload of any kind, after what prepares the file system for it.
+    /// The beginning of a workload of any kind, once the file system is prepared for it.
     pub const BEGUN: Self = Self { phase: Phase::Create, done: 0, of: 0 };
 }
 
-/// Files and directories that a failed run could not remove.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leftovers {
-    /// Number of files and directories still there.
     pub count: u64,
-    /// Reason why the first of them could not be removed; names it.
+    /// Why the first of them could not be removed; names it.
     pub first: FileError,
 }
 
-/// Reasons why a run did not reach its end.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum RunError {
     /// The configuration names a location that the target does not have.
@@ -55,9 +50,7 @@ pub enum RunError {
     /// An operation failed. The files that the run had created were removed, except for the leftovers.
     #[error("{source} (while {}; {})", .phase.name(), Removed(.leftovers))]
     File {
-        /// The phase of the failure.
         phase: Phase,
-        /// Error of the operation.
         source: FileError,
         /// Files that could not be removed; `None` if nothing is left.
         leftovers: Option<Leftovers>,
@@ -65,7 +58,6 @@ pub enum RunError {
 }
 
 impl RunError {
-    /// Returns true if the run was asked to stop.
     pub fn is_interrupt(&self) -> bool {
         matches!(self, Self::File { source: FileError::Interrupted, .. })
     }
@@ -101,7 +93,7 @@ pub async fn run<F: Files>(
     run_paced(fs, config, None, progress).await
 }
 
-/// Runs PostMark once on `fs`, as [`run`] does; with a pacer, its operations are spread over days.
+/// Runs PostMark once on `fs`, as [`run`] does. With a pacer, its operations are spread over days.
 pub async fn run_paced<F: Files>(
     fs: &F,
     config: &PostmarkConfig,
@@ -110,7 +102,7 @@ pub async fn run_paced<F: Files>(
 ) -> Result<Outcome, RunError> {
     let layout = Layout::new(config)?;
     let (script, source) = Script::new(config);
-    // The longest read is that of a whole file, or stdio filling its buffer.
+    // The longest read is that of a whole file, or fills stdio's buffer.
     let calls = Calls::new(source, config.size_high.max(BUFFER_BYTES) as usize);
     let mut runner = Runner {
         fs,
@@ -151,7 +143,6 @@ struct Runner<'a, F> {
     script: Script<'a>,
     /// The calls of the pending steps. Every file's data start with the first byte of its source.
     calls: Calls,
-    /// Steps that are not performed yet.
     pending: Vec<Pending>,
     times: PhaseTimes,
     path: String,
@@ -162,7 +153,7 @@ struct Runner<'a, F> {
     latencies: OpLatencies,
 }
 
-/// What the times of a step are for: an operation has two, its begin and its end, and the end of a phase has one.
+/// Recorded times of a step: an operation has two, its begin and its end; the end of a phase has one.
 #[derive(Clone, Copy)]
 enum Pending {
     Timed(Operation),
@@ -194,7 +185,6 @@ impl<F: Files> Runner<'_, F> {
         Ok(())
     }
 
-    /// Performs the pending steps.
     async fn perform(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<(), FileError> {
         if self.pending.is_empty() {
             return Ok(());
@@ -236,13 +226,12 @@ impl<F: Files> Runner<'_, F> {
         Ok(())
     }
 
-    /// Directories that the run created, in the order of removal: subdirectories as PostMark removes them, then
-    /// locations from the innermost.
+    /// Iterates over the directories that the run created, in the order of removal: subdirectories as PostMark removes
+    /// them, then locations from the innermost.
     fn directories(&self) -> impl Iterator<Item = &String> {
         self.subdirectories.iter().chain(self.locations.iter().rev())
     }
 
-    /// Adds the calls of a step.
     fn add(&mut self, step: Step) {
         self.calls.push(Call::Now);
         let operation = match step {

@@ -1,9 +1,9 @@
-//! PostMark next to a smaller drive.
+//! PostMark on a smaller drive.
 
 use super::config::PostmarkConfig;
 
-/// The fewest files and transactions of a scaled run: with fewer, the ends of a run (files created before, commits
-/// after) weigh too much.
+/// Minimum number of files and transactions of a scaled run. With fewer, the ends of a run (files created before,
+/// commits after) weigh too much.
 const NUMBER_MIN: u32 = 2_000;
 const TRANSACTIONS_MIN: u32 = 20_000;
 

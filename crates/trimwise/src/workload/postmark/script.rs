@@ -13,19 +13,14 @@
 use super::config::PostmarkConfig;
 use super::rng::Mt19937;
 
-/// The three timed phases of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// The pool of files is created.
     Create,
-    /// Transactions: read or append, then create or delete.
     Transactions,
-    /// The remaining files are deleted.
     Delete,
 }
 
 impl Phase {
-    /// Returns the activity, for progress and errors.
     pub fn name(self) -> &'static str {
         match self {
             Self::Create => "creating files",
@@ -46,45 +41,41 @@ pub struct FileRef {
     pub subdirectory: u32,
 }
 
-/// One operation, or the end of a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the fields are named as what they are")]
 pub enum Step {
-    /// Create `file` and write `bytes` to it.
-    Create { file: FileRef, bytes: u32 },
-    /// Read the whole of `file`.
-    Read { file: FileRef, bytes: u32 },
+    Create {
+        file: FileRef,
+        bytes: u32,
+    },
+    Read {
+        file: FileRef,
+        bytes: u32,
+    },
     /// Write `bytes` more at the end of `file`.
     Append {
         file: FileRef,
         bytes: u32,
-        /// Size of the file before the append, in bytes.
+        /// Size before the append, in bytes.
         size_before: u32,
     },
-    /// Delete `file` and its name.
-    Delete { file: FileRef, bytes: u32 },
+    Delete {
+        file: FileRef,
+        bytes: u32,
+    },
     /// The phase ends here: take the time.
     EndOf(Phase),
 }
 
-/// Counts of operations and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counts {
-    /// Files created in all.
     pub created: u64,
-    /// Files created by transactions.
     pub created_mixed: u64,
-    /// Number of files read.
     pub read: u64,
-    /// Files appended to; a file that had its full size already is not counted.
+    /// Files appended to. A file that had its full size already does not count.
     pub appended: u64,
-    /// Files deleted in all.
     pub deleted: u64,
-    /// Files deleted by transactions.
     pub deleted_mixed: u64,
-    /// Number of bytes read.
     pub bytes_read: u64,
-    /// Number of bytes written.
     pub bytes_written: u64,
     /// Bytes read as PostMark counts them: in a C `float`, rounded at each addition.
     pub bytes_read_f32: f32,
@@ -111,7 +102,6 @@ enum At {
     Finished,
 }
 
-/// The sequence of operations of one run.
 #[derive(Debug)]
 pub struct Script<'a> {
     config: &'a PostmarkConfig,
@@ -156,7 +146,6 @@ impl<'a> Script<'a> {
         }
     }
 
-    /// Returns the counts of the steps taken so far.
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
@@ -166,7 +155,7 @@ impl<'a> Script<'a> {
         self.out_of_files
     }
 
-    /// Returns the progress of the current phase: number done, and total (files, transactions).
+    /// Returns the number of files or transactions of the current phase that are done, and their total.
     pub fn progress(&self) -> (u64, u64) {
         match self.at {
             At::Create(done) => (done.into(), self.config.number.into()),
@@ -178,7 +167,6 @@ impl<'a> Script<'a> {
         }
     }
 
-    /// Returns the phase of the next step.
     pub fn phase(&self) -> Phase {
         match self.at {
             At::Create(_) => Phase::Create,
@@ -237,7 +225,6 @@ impl<'a> Script<'a> {
         0
     }
 
-    /// Draws a slot in use. There must be one.
     fn draw_used_slot(&mut self) -> usize {
         let table_slots = self.table_slots();
         loop {

@@ -27,7 +27,7 @@ pub struct Written {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WriteStream {
     held: u32,
-    /// True once the buffer exists: the first write creates it, and until then there is no room in it.
+    /// The buffer exists. The first write creates it, and until then there is no room in it.
     has_buffer: bool,
 }
 

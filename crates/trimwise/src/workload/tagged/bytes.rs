@@ -1,4 +1,4 @@
-//! Bytes that say which operation wrote them, and where in a file they belong.
+//! Bytes from which one can tell which operation wrote them, and where in a file they belong.
 //!
 //! A file is a row of cells of 16 bytes. A cell holds the number of the operation that wrote it, its own number in the
 //! file, and a hash of both, which also masks them: so each byte depends on the operation. Writes can begin and end
@@ -9,12 +9,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::content::mixed;
 
-/// Bytes of a cell.
 pub const CELL_BYTES: u64 = 16;
-/// Maximum number of bytes in a row that are reported as they are; more of them are no mixture of cells, but garbage.
+/// Maximum number of bytes in a row that are reported as they are. More of them are no mixture of cells, but garbage.
 const RAW_BYTES_MAX: usize = 4096;
 
-/// Contents of a part of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Run {
@@ -24,12 +22,11 @@ pub enum Run {
     Of(u32, u64),
     /// Bytes that are neither.
     Raw(Vec<u8>),
-    /// So many such bytes that they are not reported; their number.
+    /// Too many such bytes to report; their number.
     Garbage(u64),
 }
 
 impl Run {
-    /// Returns the length in bytes.
     pub fn length_bytes(&self) -> u64 {
         match self {
             Self::Zeros(bytes) | Self::Of(_, bytes) | Self::Garbage(bytes) => *bytes,
@@ -41,7 +38,7 @@ impl Run {
 /// Returns the cell with this number in a file, as this operation writes it.
 fn cell(operation: u32, number: u32) -> [u8; CELL_BYTES as usize] {
     let tag = u64::from(operation) << 32 | u64::from(number);
-    // So no cell consists of zeros or looks like another.
+    // The hash keeps every cell from being zeros or looking like another.
     let hash = mixed(tag);
     (u128::from(hash) << 64 | u128::from(tag ^ hash)).to_le_bytes()
 }

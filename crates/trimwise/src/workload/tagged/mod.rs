@@ -25,55 +25,64 @@ pub fn operation_id(task: u32, index: u32) -> u32 {
 /// One operation. Paths are relative to the root of the file system.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[allow(missing_docs, reason = "the fields are named as what they are")]
 pub enum Operation {
-    /// Creates a file if there is none.
     Create {
         path: String,
-        /// True to empty an existing file (O_TRUNC).
+        /// Empty an existing file (O_TRUNC).
         truncates: bool,
     },
-    /// Writes to an existing file.
     Write {
         path: String,
         /// Offset in bytes; `None` for the end of the file. The log has the resulting offset.
         offset_bytes: Option<u64>,
         length_bytes: u64,
-        /// True to write past the page cache (O_DIRECT); place and length are then whole pages.
+        /// Write past the page cache (O_DIRECT). Place and length are then whole pages.
         direct: bool,
     },
-    /// Reads a file. The log has the contents found.
-    Read { path: String },
-    /// Makes a file shorter or longer.
+    Read {
+        path: String,
+    },
     Truncate {
         path: String,
-        /// New length of the file, in bytes.
         length_bytes: u64,
     },
     /// Makes a part of a file a hole, without changing its length.
-    Punch { path: String, offset_bytes: u64, length_bytes: u64 },
+    Punch {
+        path: String,
+        offset_bytes: u64,
+        length_bytes: u64,
+    },
     /// Calls fsync(2) or fdatasync(2).
-    Fsync { path: String, data_only: bool },
+    Fsync {
+        path: String,
+        data_only: bool,
+    },
     /// Calls syncfs(2).
     Sync,
     /// Renames a file; one with the new name is replaced.
-    Rename { from: String, to: String },
-    /// Removes a file's name.
-    Unlink { path: String },
-    /// Creates an empty directory.
-    Mkdir { path: String },
-    /// Removes an empty directory.
-    Rmdir { path: String },
-    /// Runs FITRIM over the whole file system.
+    Rename {
+        from: String,
+        to: String,
+    },
+    Unlink {
+        path: String,
+    },
+    Mkdir {
+        path: String,
+    },
+    Rmdir {
+        path: String,
+    },
     Trim,
-    /// Remounts the file system with other options.
-    Remount { options: String },
-    /// Sleeps for some time.
-    Sleep { ms: u64 },
+    Remount {
+        options: String,
+    },
+    Sleep {
+        ms: u64,
+    },
 }
 
 impl Operation {
-    /// Iterates over the files or directories that the operation names.
     pub fn paths(&self) -> impl Iterator<Item = &str> {
         let (first, second) = match self {
             Self::Create { path, .. }
@@ -98,38 +107,26 @@ impl Operation {
 pub struct Logged {
     /// Number of the operation: [`operation_id`].
     pub id: u32,
-    /// The operation. A write has the resulting place and length.
     pub operation: Operation,
-    /// The drive's mark before the operation.
     pub begin: usize,
-    /// The drive's mark after the operation.
     pub end: usize,
-    /// Error of the operation, if it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Contents found by a read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub found: Vec<Run>,
 }
 
-/// Parameters of a workload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
-    /// Seed of all random choices.
     pub seed: u64,
-    /// Number of tasks that run together.
     pub tasks: u32,
-    /// Number of operations of each task, or a few more.
     pub operations: u32,
-    /// Number of files of each task.
     pub files: u64,
     /// Number of directories besides the root.
     pub directories: u64,
-    /// Maximum length of a write, in bytes.
     pub write_bytes_max: u64,
-    /// Maximum length of a file, in bytes.
     pub file_bytes_max: u64,
-    /// Share of the free space that a file which is never touched occupies, percent.
+    /// Percentage of the free space that a file occupies which is never touched.
     pub ballast_percent: u64,
     /// Mount options for remounts during the workload; if empty, they stay.
     pub remounts: Vec<String>,
@@ -153,7 +150,6 @@ impl Plan {
         }
     }
 
-    /// Returns the operations of a task, without end.
     pub fn task(&self, task: u32) -> Draw<'_> {
         let seed = self.seed ^ u64::from(task + 1) << 32;
         Draw { plan: self, task, rng: Xoshiro256PlusPlus::seed_from_u64(seed), queued: Vec::new() }
@@ -165,13 +161,12 @@ impl Plan {
     }
 }
 
-/// Draws a task's operations.
 #[derive(Debug)]
 pub struct Draw<'a> {
     plan: &'a Plan,
     task: u32,
     rng: Xoshiro256PlusPlus,
-    /// Operations that follow, the last one first.
+    /// The next operations, the last one first.
     queued: Vec<Operation>,
 }
 
@@ -197,14 +192,14 @@ impl Draw<'_> {
         let name = format!("t{}f{file}", self.task);
         match self.below(self.plan.directories + 2) {
             0 => name,
-            // A directory that comes and goes.
+            // This directory comes and goes.
             1 => format!("d1/s{}/{name}", self.below(3)),
             directory => format!("d{}/{name}", directory - 1),
         }
     }
 
     fn write(&mut self, path: &str) -> Operation {
-        // Small ones often end in the page in which the file ended.
+        // Small writes often end in the page in which the file ended.
         let max = [self.plan.write_bytes_max, 30_000, 1_000, 40][self.below(4) as usize];
         let length_bytes = 1 + self.below(max.min(self.plan.write_bytes_max));
         let room = self.plan.file_bytes_max.saturating_sub(length_bytes);
@@ -237,7 +232,7 @@ impl Draw<'_> {
             0..8 => vec![self.create(&path, true), self.write(&path)],
             8..30 => vec![self.create(&path, false), self.write(&path)],
             30..46 => vec![self.create(&path, false), self.write(&path), self.fsync(&path)],
-            // A new version takes the place of the old one, as editors do it.
+            // Editors replace a file by a new version like this.
             46..54 => {
                 let new = self.path();
                 let written = [self.create(&new, true), self.write(&new), self.fsync(&new)];
@@ -267,7 +262,7 @@ impl Draw<'_> {
                 vec![Operation::Remount { options: self.plan.remounts[chosen].clone() }]
             }
             93..95 => vec![Operation::Trim],
-            // Up to longer than any commit interval and the age at which pages are written back.
+            // The longest sleeps exceed any commit interval, and the age at which pages are written back.
             _ => {
                 let ms = [2, 20, 200, 3_000, 12_000, 40_000][self.below(6) as usize];
                 vec![Operation::Sleep { ms: 1 + self.below(ms) }]
