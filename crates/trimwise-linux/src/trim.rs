@@ -50,32 +50,22 @@ pub fn answer_means(kind: Kind) -> &'static str {
     }
 }
 
-/// Parameters of a trim.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The slices, in order.
     pub slices: Vec<Span>,
-    /// The minimum extent given to FITRIM for every slice.
     pub min_extent: Bytes,
-    /// Pause between two slices.
     pub pause: Duration,
 }
 
-/// Reasons why a trim ended.
 #[derive(Debug)]
 pub enum Ended {
-    /// All slices are done.
     Done,
-    /// The stop flag was set.
     Stopped,
-    /// A slice failed.
     Failed(TrimError),
 }
 
-/// Result of a trim.
 #[derive(Debug)]
 pub struct Outcome {
-    /// Number of slices trimmed.
     pub slices_done: usize,
     /// The sum of FITRIM's return values; see [`answer_means`].
     pub answered: Bytes,
@@ -88,13 +78,13 @@ pub struct Outcome {
     pub is_unverified: bool,
     /// Real time, including the pauses.
     pub elapsed: Duration,
-    /// Reason why the trim ended.
     pub ended: Ended,
 }
 
 /// Trims slice by slice until all are done or `stop` is set. Calls `on_slice` with the number done.
 ///
 /// # Errors
+///
 /// If the device's counts cannot be read at the beginning. Later failures end the trim and are part of the outcome.
 pub fn run(
     target: &Target,
@@ -142,7 +132,7 @@ pub fn run(
     Ok(outcome)
 }
 
-/// Trims a slice, and adds what the drive took of it.
+/// Trims a slice, and adds the bytes that the drive took to the outcome.
 fn run_slice(
     target: &Target,
     slice: Span,

@@ -22,7 +22,6 @@ pub struct Change {
     pub numbers: (u32, u32),
     pub device: String,
     pub mount_point: PathBuf,
-    /// The old value: `discard`, `nodiscard`, `discard=async`.
     pub was: String,
     /// Identifies the mounting; `None` if the kernel does not report it.
     #[serde(default)]

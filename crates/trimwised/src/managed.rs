@@ -205,14 +205,12 @@ impl Managed {
         self.job.as_ref().map(Job::waits)
     }
 
-    /// Reads the helper's output.
     pub(crate) fn receive(&mut self, left: &mut Left) {
         if let Some(job) = &mut self.job {
             job.hear(left);
         }
     }
 
-    /// Returns true if a helper's answer has been received whole.
     pub(crate) fn is_answered(&self) -> bool {
         self.job.as_ref().is_some_and(Job::is_complete)
     }

@@ -33,53 +33,41 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// Estimated lines that `make` prints for a kernel without a known count.
 const MAKE_LINES: u64 = 1400;
 
-/// Parameters of a build.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Order {
-    /// Version of the kernel: `6.1`, from the catalogue; or the version of `source`.
+    /// Such as `6.1`, from the catalogue; or the version of `source`.
     pub version: String,
     /// Folders of patch sets, applied in this order.
     pub with: Vec<PathBuf>,
-    /// The name of a variant.
     pub variant: Option<String>,
     /// A kernel's source: a tree, which is not changed, or a tarball. Without it, the distribution's package.
     pub source: Option<PathBuf>,
-    /// Number of concurrent compilers; `None` for one on each core.
+    /// `None` for one on each core.
     pub jobs: Option<NonZero<u16>>,
     /// True to rebuild an image that is in the cache; it stays there until the new one replaces it.
     pub again: bool,
 }
 
-/// The current step of a build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Waiting for another process that builds the same image.
     Wait,
-    /// Reading the given source, to find out if it has changed.
     Read,
     /// Downloading the distribution's source package.
     Download,
-    /// Unpacking the source.
     Unpack,
-    /// Configuring the kernel.
     Configure,
     /// Compiling; progress in lines printed by `make`.
     Compile {
-        /// Number of lines so far.
         done: u64,
-        /// Estimated number of lines, from another package of this series.
         expected: u64,
     },
 }
 
-/// Result of a build.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Built {
-    /// The image was in the cache.
     Found(KernelImage),
-    /// The image was built.
     New {
-        /// The new image.
         image: KernelImage,
         /// Bytes freed by removing the version's images of other recipes; an error if they could not be removed.
         freed_bytes: Result<u64, String>,
@@ -95,12 +83,10 @@ struct Plan<'a> {
 }
 
 impl Order {
-    /// Checks that there is something to build: a version, a source for it, patch sets and a variant.
     pub fn check(&self) -> Result<(), KernelError> {
         self.plan().map(drop)
     }
 
-    /// Returns the kernel's name.
     pub fn name(&self) -> Result<KernelName, KernelError> {
         self.plan().map(|plan| plan.name)
     }
@@ -145,9 +131,7 @@ impl Cache {
     ///
     /// The source of a plain kernel is removed with the build's folder; that of any other is kept, with its objects.
     ///
-    /// # Errors
-    /// If anything is missing or fails. Then nothing new is left except the log, which the error names, and the kept
-    /// source.
+    /// # Errors Nothing new is left then except the log, which the error names, and the kept source.
     pub fn build(
         &self,
         order: &Order,
@@ -173,7 +157,7 @@ impl Cache {
             OpenOptions::new().create(true).append(true).open(&log_path)
         })?;
         if let Some(image) = self.fitting(&plan, given.as_ref())? {
-            // The build that we waited for has made it; its log is inside, and ours is empty.
+            // The build that we waited for has made the image; its log is inside, and ours is empty.
             fs::remove_file(&log_path).map_err(KernelError::io("remove", &log_path))?;
             return Ok(Built::Found(image));
         }
@@ -197,7 +181,7 @@ impl Cache {
         if plan.order.again {
             return Ok(None);
         }
-        // A kernel from another source is a different one.
+        // Look for the same source, since a kernel from another source is a different one.
         let mut found = None;
         for place in self.places(&plan.folder()) {
             found = self.read(&place)?.filter(|image| plan.is_of_source(&image.source, given));
@@ -208,7 +192,7 @@ impl Cache {
         let Some(mut image) = found else { return Ok(None) };
         let sets = plan.built_sets();
         if image.patches != sets {
-            // The same patches in another folder, which is the one to watch from now on.
+            // These are the same patches in another folder, which is the one to watch from now on.
             image.patches = sets;
             self.describe(&image)?;
         }
@@ -245,7 +229,7 @@ impl Cache {
         } else {
             rustix::fs::rename(image, &place).map_err(failed)?;
         }
-        // Only now: the log is the lock as long as it is outside.
+        // This must come last: the log is the lock as long as it is outside.
         fs::rename(log_path, place.join("build.log")).map_err(KernelError::io("move", log_path))?;
         let missing = || KernelError::io("find", &place)(std::io::ErrorKind::NotFound.into());
         let image = self.read(&place)?.ok_or_else(missing)?;
@@ -327,7 +311,7 @@ impl Making<'_> {
     fn image(&self, step: &mut dyn FnMut(Step)) -> Result<PathBuf, KernelError> {
         let image = self.work.path().join("image");
         fs::create_dir(&image).map_err(KernelError::io("make", &image))?;
-        // The shortest step first: it shows at once whether the compiler works at all.
+        // Run the shortest step first: it shows at once whether the compiler works.
         let compiler = self.preload(&image)?;
         let tree = self.tree(step)?;
         let objects = match self.kept {
@@ -352,7 +336,7 @@ impl Making<'_> {
             given.check_unchanged(&self.plan.order.version, self.runner.stop)?;
         }
 
-        // A unique name for what holds the source: `linux` and `vmlinux` are one file with two names.
+        // Use a unique name: `linux` and `vmlinux` are one file with two names.
         for (from, to) in [("linux", "linux"), (".config", "config")] {
             let from = objects.directory.join(from);
             fs::copy(&from, image.join(to)).map_err(KernelError::io("copy", &from))?;
@@ -456,12 +440,12 @@ impl Making<'_> {
             .env("KBUILD_BUILD_TIMESTAMP", "Thu Jan  1 00:00:00 UTC 1970")
             .env("KBUILD_BUILD_USER", "trimwise")
             .env("KBUILD_BUILD_HOST", "trimwise")
-            // Otherwise it is how often kept objects were linked.
+            // By default the version counts how often kept objects were linked.
             .env("KBUILD_BUILD_VERSION", "1");
         command.arg("-C").arg(&tree.directory).arg(format!("O={}", objects.display())).arg("ARCH=um");
         let added = self.plan.name.added();
         if !added.is_empty() {
-            // `uname -r` and the kernel's log say what it is.
+            // `uname -r` and the kernel's log show the additions.
             command.arg(format!("LOCALVERSION={added}"));
         }
         command

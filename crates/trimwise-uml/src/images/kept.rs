@@ -31,14 +31,12 @@ use super::{Cache, KernelError, Variant, check, entries_of, walk};
 /// Prefix of these folders; such a folder is never taken for an image.
 const PREFIX: &str = ".kept-";
 
-/// A source in the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptSource {
-    /// Version of the kernel: `6.12`.
+    /// Such as `6.12`.
     pub version: String,
-    /// Origin of the source; `None` if it is incomplete.
+    /// `None` if the source is incomplete.
     pub source: Option<String>,
-    /// Folder in the cache.
     pub directory: PathBuf,
     /// Disk space of source and objects, in bytes.
     pub size_bytes: u64,
@@ -51,7 +49,6 @@ struct Description {
 }
 
 impl Cache {
-    /// Returns the sources that are kept.
     pub fn kept(&self) -> Result<Vec<KeptSource>, KernelError> {
         let mut kept = Vec::new();
         for name in entries_of(&self.directory)? {
@@ -61,7 +58,7 @@ impl Cache {
                 continue;
             }
             let mut size_bytes = 0;
-            // A build may remove files meanwhile; then the size is of those that were there.
+            // A build may remove files meanwhile. Then the size covers the files that were found.
             let _ = walk::walk(&directory, &mut |_, metadata| {
                 size_bytes += metadata.blocks() * 512;
                 Ok(())
@@ -74,9 +71,6 @@ impl Cache {
     }
 
     /// Removes the source kept for this version. Returns the bytes that this frees.
-    ///
-    /// # Errors
-    /// If no such source is kept, or a build uses it.
     pub fn remove_kept(&self, version: &str) -> Result<u64, KernelError> {
         check(version)?;
         let kept = self.kept()?;
@@ -102,7 +96,6 @@ impl Cache {
     }
 }
 
-/// The kept source of one version, held by one build.
 pub(super) struct Kept {
     directory: PathBuf,
     _lock: File,
@@ -131,7 +124,7 @@ impl Kept {
         fits(&source).then(|| Tree { directory: self.source(), origin: source, release })
     }
 
-    /// Keeps this tree in place of an earlier one. A tree in the folder of the build is moved, any other copied.
+    /// Replaces the kept tree. A tree in the folder of the build is moved, any other copied.
     pub(super) fn replace(&self, tree: Tree, work: &Path, runner: &Runner<'_>) -> Result<Tree, KernelError> {
         self.clear()?;
         let source = self.source();
@@ -153,7 +146,7 @@ impl Kept {
     }
 
     fn clear(&self) -> Result<(), KernelError> {
-        // First what says that the rest is whole.
+        // First remove the file that marks the rest as complete.
         remove_if_there(&self.directory.join("kept.json"))?;
         let entries = fs::read_dir(&self.directory).map_err(KernelError::io("read", &self.directory))?;
         for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
