@@ -21,10 +21,7 @@ use trimwise_uml::machine::{Limits, MachineError};
 
 use trimwise::failure::Failure;
 
-/// Finds the kernel of a target, and checks that the programs for its file system are there too.
-///
-/// # Errors
-/// A missing kernel or program.
+/// Finds the kernel of a target, and checks that the programs for its file system are installed.
 pub fn image(target: &KernelTarget) -> Result<KernelImage, Failure> {
     target.file_system.check_mkfs().map_err(Failure::usage)?;
     let image = kernel(&target.kernel)?;
@@ -32,19 +29,12 @@ pub fn image(target: &KernelTarget) -> Result<KernelImage, Failure> {
     Ok(image)
 }
 
-/// Finds a kernel for a guest in which no file system need be made.
-///
-/// # Errors
-/// A missing kernel.
+/// Finds a kernel for guests that make no file system.
 pub fn kernel(name: &KernelName) -> Result<KernelImage, Failure> {
     images::find(&name.to_string())
         .map_err(|error| if error.is_usage() { Failure::usage(error) } else { Failure::run(error) })
 }
 
-/// Rejects a device that is too small for the file system.
-///
-/// # Errors
-/// A device that is too small.
 pub fn check_size(device: &Profile, file_system: FileSystem) -> Result<(), Failure> {
     let (size, least) = (Bytes(device.config.capacity_bytes), file_system.least());
     if size >= least {
@@ -57,27 +47,23 @@ pub fn check_size(device: &Profile, file_system: FileSystem) -> Result<(), Failu
     )))
 }
 
-/// Estimates how much memory of this computer one guest takes besides the model of its drive: its own memory, and what
-/// it has written.
+/// Estimates the memory of this computer that one guest takes besides the model of its drive: its own memory, and its
+/// data.
 pub fn memory_of_guest(memory: Bytes, device: &Profile, utilization: Option<u8>) -> Bytes {
-    // An aged file system was full once; for a new one that is unknown, and its working set is in the guest's memory.
+    // An aged file system was full once. For a new one that is unknown, and its working set is in the guest's memory.
     let written = if utilization.is_some() { device.config.capacity_bytes } else { memory.0 };
     Bytes(memory.0.saturating_add(written).saturating_add(INIT_BYTES))
 }
 
-/// What ends a guest early.
+/// Limits of a guest.
 #[derive(Clone, Debug, Default)]
 pub struct Bounds {
-    /// How long it may take.
     pub limits: Limits,
-    /// Raised when the user wants to stop.
+    /// Set when the user wants to stop.
     pub stop: Arc<AtomicBool>,
 }
 
 /// Prepares a guest of this kernel, whose init is this program.
-///
-/// # Errors
-/// If this program's own file cannot be found.
 pub fn guest(image: &KernelImage, memory: Bytes, bounds: &Bounds) -> Result<Guest, Failure> {
     Ok(Guest {
         linux: image.linux.clone(),
@@ -96,11 +82,9 @@ fn this_program() -> Result<PathBuf, Failure> {
         .map_err(|e| Failure::run(format!("cannot find this program, which guests need: {e}")))
 }
 
-/// Returns the SHA-256 of this program. What init takes of a guest's memory at its start does not depend on the build; what
-/// it takes while it works, a few MiB, does, and free memory decides what is read again and when it is written back.
-///
-/// # Errors
-/// If this program's own file cannot be read.
+/// Returns the SHA-256 of this program. The memory that init takes at the guest's start does not depend on the build.
+/// The few MiB that it takes while it works do, and free memory decides which data are read again and when they are
+/// written back.
 pub fn program_hash() -> Result<String, Failure> {
     static HASH: OnceLock<String> = OnceLock::new();
     if let Some(hash) = HASH.get() {
@@ -112,10 +96,9 @@ pub fn program_hash() -> Result<String, Failure> {
     Ok(HASH.get_or_init(|| hash).clone())
 }
 
-/// A patch set, as results name it.
+/// A patch set as named in results.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AppliedSet {
-    /// Its name.
     pub name: String,
     /// Hash of its patches and their order.
     pub hash: String,
@@ -127,41 +110,37 @@ impl AppliedSet {
     }
 }
 
-/// A real kernel, in virtual time, as results name it.
+/// A real kernel in virtual time, as named in results.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RealKernel {
-    /// Its name, as in the target: `6.12+ext4-trim`.
+    /// As in the target: `6.12+ext4-trim`.
     pub name: String,
-    /// What `uname -r` says in it.
+    /// As `uname -r` prints it.
     pub release: String,
-    /// The package of its source, or where else that came from.
+    /// The package of its source, or another origin.
     pub source: String,
-    /// The patch sets applied to it, with their hashes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub patches: Vec<AppliedSet>,
     /// Hash of patches, configuration and build recipe.
     pub recipe: String,
-    /// The file system; `none` if there is none.
+    /// `none` without a file system.
     pub file_system: String,
-    /// Its mount options, apart from those of the policy.
+    /// Without those of the policy.
     pub mount_options: String,
-    /// The SHA-256 of the program that is the guest's init and runs workloads; a different program makes a different
-    /// guest.
+    /// SHA-256 of the program that is the guest's init and runs workloads. Another program makes another guest.
     pub guest_program: String,
 }
 
 impl RealKernel {
-    /// Returns how tables name it: the release and, where that does not say everything, the hash of what it is made from.
+    /// Returns the name in tables: the release and, where that is ambiguous, the hash of the ingredients.
     pub fn title(&self) -> String {
         images::title(&self.release, &self.recipe)
     }
 
-    /// Returns the kernel of a target.
     pub fn of(image: &KernelImage, target: &KernelTarget) -> Result<Self, Failure> {
         Self::with(image, target.file_system.name(), &target.options)
     }
 
-    /// Returns a kernel with a file system and its mount options.
     pub fn with(image: &KernelImage, file_system: &str, options: &str) -> Result<Self, Failure> {
         Ok(Self {
             name: image.name.to_string(),

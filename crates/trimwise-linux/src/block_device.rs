@@ -93,10 +93,7 @@ pub enum BlockDeviceError {
     #[error(
         "{mount_point}: {fs_type} is not on a block device, so there is nothing to trim; expected ext4, XFS, btrfs..."
     )]
-    None {
-        mount_point: String,
-        fs_type: String,
-    },
+    None { mount_point: String, fs_type: String },
     #[error(transparent)]
     Sysfs(#[from] SysfsError),
 }

@@ -49,15 +49,11 @@ pub(crate) enum Identity {
 }
 
 #[derive(Debug, Error)]
-#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum ConsentError {
     #[error("{path}: {what}; expected {expected}")]
     Kind { path: String, what: String, expected: String },
     #[error("{path}: {how}: it is never written to while it is in use")]
-    InUse {
-        path: String,
-        how: String,
-    },
+    InUse { path: String, how: String },
     /// The target holds data, and the user did not repeat its name.
     #[error(
         "{path}: holds {what}, all of which would be lost; {said}if that is what you want, repeat its path{serial}: \

@@ -15,7 +15,6 @@ use trimwise::workload::postmark::{Footprint, LocationError, PostmarkConfig, foo
 
 /// Reasons why a directory is unsuitable; each is one sentence for the user.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum DirectoryError {
     #[error("{path}: no such directory")]
     Missing { path: String },
@@ -43,10 +42,7 @@ pub enum DirectoryError {
     #[error("{path}: the run needs at least {needed} inodes and {free} are free")]
     TooFewInodes { path: String, needed: u64, free: u64 },
     #[error("{path}: {reason}")]
-    Io {
-        path: String,
-        reason: String,
-    },
+    Io { path: String, reason: String },
 }
 
 /// Returns a function that adds a path to an error, for `map_err`.

@@ -17,7 +17,6 @@ pub struct Extent {
 }
 
 #[derive(Debug, Error)]
-#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum FiemapError {
     #[error("its file system does not report the location of a file (FIEMAP: {0})")]
     Call(std::io::Error),

@@ -23,7 +23,6 @@ pub struct Piece {
 }
 
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum TableError {
     #[error("its mapping is of type '{0}'")]
     Kind(String),

@@ -92,9 +92,7 @@ pub enum MountError {
     #[error(transparent)]
     Io(#[from] PathError),
     #[error("{path}: no mount in /proc/self/mountinfo contains it")]
-    Unknown {
-        path: String,
-    },
+    Unknown { path: String },
 }
 
 /// Finds the mount that contains `path`.

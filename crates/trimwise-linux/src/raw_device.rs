@@ -84,7 +84,6 @@ impl Default for Options {
 }
 
 #[derive(Debug, Error)]
-#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum RawDeviceError {
     #[error("{path}: is no longer the file or device that was checked a moment ago; nothing was written")]
     Changed { path: String },

@@ -120,10 +120,12 @@ impl FromStr for FileSystem {
 /// One step of a guest. Paths are relative to the root of the mounted file system.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[allow(missing_docs, reason = "the fields are named as what they are")]
 pub enum Step {
     /// Makes a file system on the first disk, with fixed identifiers and without TRIM.
-    Mkfs { file_system: FileSystem, options: Vec<String> },
+    Mkfs {
+        file_system: FileSystem,
+        options: Vec<String>,
+    },
     Mount {
         file_system: FileSystem,
         options: String,
@@ -138,11 +140,24 @@ pub enum Step {
     /// Unmounts like [`Step::Unmount`], but accepts that nothing is mounted: a program may have unmounted it.
     UnmountRest,
     /// Fills the file system with files and removes some, until this share is in use.
-    Age { utilization_percent: u64, seed: u64 },
+    Age {
+        utilization_percent: u64,
+        seed: u64,
+    },
     /// Removes files of [`Step::Age`] and creates others at this share in use, until this many bytes are written.
-    TurnOver { utilization_percent: u64, bytes: u64, seed: u64 },
-    Postmark { config: String, rep: u32 },
-    Scene { name: String, seed: u64 },
+    TurnOver {
+        utilization_percent: u64,
+        bytes: u64,
+        seed: u64,
+    },
+    Postmark {
+        config: String,
+        rep: u32,
+    },
+    Scene {
+        name: String,
+        seed: u64,
+    },
     /// Runs a benchmark that times one operation (`append`, `fullwrite:1MiB`).
     Timed {
         spec: String,
@@ -157,7 +172,10 @@ pub enum Step {
     CallOneByOne,
     /// Creates or removes files of the kind of [`Step::Age`] until this much is in use; at 100, until none fits. It
     /// continues with the files that earlier steps left, perhaps in another guest.
-    Adjust { utilization_percent: u64, seed: u64 },
+    Adjust {
+        utilization_percent: u64,
+        seed: u64,
+    },
     /// Runs a named application or a fio job. In addition to the marks of every step, the disk is marked before and after
     /// what is measured: its files are there, and not yet removed.
     Workload {
@@ -187,19 +205,30 @@ pub enum Step {
         keeps_gaps: bool,
     },
     /// Removes a file, and waits until that is durable, by an fsync of the root directory.
-    Remove { file: String },
+    Remove {
+        file: String,
+    },
     /// Locates a file on the device (FIEMAP).
-    Extents { file: String },
+    Extents {
+        file: String,
+    },
     /// Appends to a file and waits until that is durable.
-    Append { file: String, bytes: u64 },
+    Append {
+        file: String,
+        bytes: u64,
+    },
     /// Runs FITRIM over the whole file system.
     Fitrim {
         minlen_bytes: u64,
     },
     Sync,
-    Sleep { ns: u64 },
+    Sleep {
+        ns: u64,
+    },
     /// Reads files of `/proc` and `/sys`; `*` stands for one component of a path.
-    Read { path: String },
+    Read {
+        path: String,
+    },
     /// Locates the file system's metadata (FS_IOC_GETFSMAP).
     Metadata,
     /// Lists the file system's free space (FS_IOC_GETFSMAP); only ext4 and XFS return it.
@@ -213,12 +242,18 @@ pub enum Step {
         minlen_bytes: u64,
     },
     /// Creates the files that a week needs at its start.
-    PrepareWeek { week: Week },
+    PrepareWeek {
+        week: Week,
+    },
     /// Runs a week of work. In addition to the marks of every step, the disk is marked at the start and at each look.
-    Week { week: Week },
+    Week {
+        week: Week,
+    },
     /// Runs random operations whose bytes can be attributed. In addition to the marks of every step, the disk is marked
     /// at the beginning and the end of each operation.
-    Tagged { plan: Plan },
+    Tagged {
+        plan: Plan,
+    },
     /// Mounts the file system that is on the disk, reads every file of [`Step::Tagged`], and unmounts it. Errors are
     /// part of the result; the step does not fail.
     Examine {
@@ -239,7 +274,10 @@ pub enum Step {
     /// Runs a program of the host's file system, in the root of the mounted one. The step succeeds even if the program
     /// fails. Processes that the program leaves running are killed, unless the daemon runs. The environment variable
     /// [`SECOND_DISK`] names the second disk, if there is one.
-    Program { command: Vec<String>, input: Said },
+    Program {
+        command: Vec<String>,
+        input: Said,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -271,16 +309,21 @@ pub struct FileExtent {
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[allow(missing_docs, reason = "the fields are named as what they are")]
 pub enum Outcome {
     Done,
     Cell(Box<Cell>, String),
-    Unmounted { was_mounted: bool },
-    Lasted { duration_ns: u64 },
+    Unmounted {
+        was_mounted: bool,
+    },
+    Lasted {
+        duration_ns: u64,
+    },
     /// The output of a program, or the text of a file.
     Text(String),
     /// The meaning of the result depends on the file system.
-    Trimmed { answer_bytes: u64 },
+    Trimmed {
+        answer_bytes: u64,
+    },
     Metadata(Vec<MetadataExtent>),
     /// Free space: start on the device and length of each extent, in bytes.
     Free(Vec<(u64, u64)>),

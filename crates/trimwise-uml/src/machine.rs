@@ -101,7 +101,6 @@ pub struct Ended {
 }
 
 #[derive(Debug, Error)]
-#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum MachineError {
     #[error("{what}: {source}")]
     Host { what: String, source: io::Error },

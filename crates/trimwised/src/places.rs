@@ -34,7 +34,6 @@ impl Default for Places {
 }
 
 #[derive(Debug, Error)]
-#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum PlacesError {
     #[error("{path}: {source}")]
     Io { path: PathBuf, source: io::Error },

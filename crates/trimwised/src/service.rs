@@ -71,7 +71,6 @@ pub struct Options {
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
 #[derive(Debug, Error)]
-#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum ServiceError {
     #[error("{0}")]
     Config(#[from] ConfigErrors),

@@ -26,7 +26,6 @@ pub(crate) const LAYERS_MAX: usize = 16;
 pub struct SysBlock(pub(crate) PathBuf);
 
 #[derive(Debug, Error)]
-#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum SysfsError {
     #[error(transparent)]
     Io(#[from] PathError),

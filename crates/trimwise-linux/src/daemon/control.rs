@@ -18,10 +18,11 @@ pub const REQUEST_MAX: usize = 16 << 10;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "kebab-case", deny_unknown_fields)]
-#[allow(missing_docs, reason = "the fields are named as what they are")]
 pub enum Request {
     Status,
-    Explain { mount: PathBuf },
+    Explain {
+        mount: PathBuf,
+    },
     History {
         mount: PathBuf,
         /// Maximum number of entries; the latest are returned.
@@ -39,7 +40,9 @@ pub enum Request {
         mount: Option<PathBuf>,
     },
     /// Trim everything that is untrimmed now.
-    Trim { mount: PathBuf },
+    Trim {
+        mount: PathBuf,
+    },
     Reload,
 }
 

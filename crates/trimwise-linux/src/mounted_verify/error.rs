@@ -8,7 +8,6 @@ use crate::path_error::PathError;
 use crate::trim::TrimError;
 
 #[derive(Debug, Error)]
-#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum VerifyError {
     #[error(transparent)]
     Mount(#[from] MountError),

@@ -16,12 +16,8 @@ use crate::ioctl::nvme_identify_namespace;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Promise {
-    Zeros {
-        by: String,
-    },
-    Nothing {
-        why: String,
-    },
+    Zeros { by: String },
+    Nothing { why: String },
 }
 
 impl fmt::Display for Promise {

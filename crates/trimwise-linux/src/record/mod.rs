@@ -47,7 +47,6 @@ const BUFFER_KIB_MAX: usize = 16 << 10;
 const NAME: &str = "trimwise-record-";
 
 #[derive(Debug, Error)]
-#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum RecordError {
     #[error(transparent)]
     Mount(#[from] MountError),

@@ -18,7 +18,6 @@ use self::format::{EventFormat, PageFormat, Tracepoint};
 pub const TRACING: &str = "/sys/kernel/tracing";
 
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum InstanceError {
     #[error("{0}: tracefs is not mounted there, or cannot be read")]
     NotMounted(String),

@@ -9,7 +9,6 @@ use crate::path_error::PathError;
 use super::{Accounts, Meaning};
 
 #[derive(Debug, Error)]
-#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum TrimError {
     #[error(transparent)]
     Mount(#[from] MountError),

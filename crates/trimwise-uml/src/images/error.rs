@@ -6,7 +6,6 @@ use super::catalogue::CATALOGUE;
 
 #[derive(Debug, Error)]
 #[non_exhaustive]
-#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum KernelError {
     #[error("kernel version '{version}': expected numbers such as {}, 6.6 or 6.6.30", known())]
     NoVersion { version: String },

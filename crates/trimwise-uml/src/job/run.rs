@@ -42,7 +42,6 @@ pub struct JobReport {
 }
 
 #[derive(Debug, Error)]
-#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum JobError {
     #[error("{what}: {source}")]
     Folder { what: String, source: io::Error },

@@ -1,4 +1,4 @@
-//! The figures: random writes by how full the drive is, and what helps.
+//! Figures of the speed of random writes by fill level, and of what helps.
 
 use super::history::{
     History, LEVELS, LEVELS_IDLE, LEVELS_OF_PARTITION, LEVELS_WRITE, Measured, REMAINDERS, mean,
@@ -26,7 +26,7 @@ fn bars(title: &str, x: Axis, series: Vec<Series>) -> Plot {
     Plot { title: title.to_owned(), kind: PlotKind::Bars, x, y: SPEED, series }
 }
 
-/// Returns all figures, beginning with the one that answers the readers' question.
+/// Returns all figures, the one that answers the readers' question first.
 pub fn all(measured: &Measured) -> Vec<Plot> {
     let mut plots = vec![free_space(measured)];
     plots.extend(DEVICES.map(|device| over_provisioning(measured, device)));
@@ -115,7 +115,7 @@ fn together(measured: &Measured) -> Plot {
     )
 }
 
-/// The source's own figures next to ours.
+/// Draws the source's own figures next to ours.
 fn sequential(measured: &Measured) -> Plot {
     let mut series: Vec<Series> = Vec::new();
     for device in DEVICES {

@@ -25,34 +25,31 @@ use trimwise::units::{Bytes, SimDuration};
 
 use crate::plot::{Place, Plot};
 
-/// What a run measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// How long the operation took: the fsync after the removal of a file, or the write that needs a block.
+    /// Duration of the measured operation: the fsync after the removal of a file, or the write that needs a block.
     pub took: SimDuration,
     /// The TRIMs of the removed file.
     pub issue: Issue,
 }
 
-/// The phone's storage.
 pub const DEVICE: &str = "ufs21-64gb";
 
-/// Repetitions; the source does not give their number. They differ in the phase of the commit timer, and in table II in
+/// The source does not give the number of repetitions. They differ in the phase of the commit timer, and in table II in
 /// the file that is removed.
 const REPS: u32 = 1;
 
 /// Policies to compare: the source's three, and two more. What the source calls traditional is `commit`.
 pub const POLICIES: [&str; 5] = ["commit", "lazy", "lazy+reuse", "judicious", "ideal"];
 
-/// How figures name `commit`.
+/// Name of `commit` in figures.
 const TRADITIONAL: &str = "commit (traditional)";
 
-/// Returns the phone's storage according to its profile.
 pub fn device() -> SsdConfig {
     Profile::embedded(DEVICE).expect("the device is built in").config
 }
 
-/// Adds the source's name to that of a policy, as a series or as a place.
+/// Adds the source's name to that of the policy `commit`, as a series or as a place.
 fn labelled(mut plot: Plot) -> Plot {
     let label = |name: &mut String| {
         if name == "commit" {

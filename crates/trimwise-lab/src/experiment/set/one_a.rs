@@ -15,7 +15,7 @@ use crate::experiment::{Experiment, Host, Request, policies, real_ext4};
 use crate::plot::{Axis, Place, PlotKind};
 use trimwise::failure::Failure;
 
-/// The experiment; the source does not give its repetitions.
+/// The experiment; the source does not give its number of repetitions.
 pub static EXPERIMENT: Experiment = Experiment {
     name: "set-1a",
     question: "How full must a drive be before TRIM at every commit is worth its time to PostMark?",
@@ -31,11 +31,11 @@ pub static EXPERIMENT: Experiment = Experiment {
 /// Utilizations of the drive, in percent.
 pub const UTILIZATIONS: [u64; 11] = [10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 100];
 
-/// Policies as they are written: the two of the source, and two more.
+/// The source's two policies, and two more.
 pub const POLICIES: [&str; 4] = ["off", "commit", "judicious", "ideal"];
 
 /// Runs PostMark once under each policy on a drive with this utilization: files are deleted from the full file system,
-/// what they leave is trimmed, and a new file system is made without TRIM.
+/// the freed space is trimmed, and a new file system is made without TRIM.
 pub fn run(
     setting: &Setting,
     aged: &Aged,
@@ -113,7 +113,7 @@ static COPIES: Shown<Run> = Shown {
     of: |run| run.copied_gib,
 };
 
-/// Further figures; of a kernel only those of the drive are known, which come first.
+/// Further figures. For a kernel only those of the drive are known, which come first.
 pub(super) static FURTHER: [Shown<Run>; 5] = [
     Shown {
         title: "What the drive writes",
@@ -142,8 +142,8 @@ pub(super) static FURTHER: [Shown<Run>; 5] = [
     },
 ];
 
-/// Returns the figures that the claims are about: times under `commit` and `off`, and how much longer PostMark takes
-/// under `commit` with each step of utilization.
+/// Returns the figures of the claims: times under `commit` and `off`, and how much longer PostMark takes under `commit`
+/// with each step of utilization.
 pub(super) fn figures(measured: &Grid<Run>) -> Figures {
     let mut figures = measured.named(TIME.of);
     let time_s = |policy: &str, percent: f64| measured.median(policy, &percent.into(), TIME.of);
@@ -162,7 +162,7 @@ pub(super) fn figures(measured: &Grid<Run>) -> Figures {
     figures
 }
 
-/// Makes figures and claims of a series for each policy, among them `off` and `commit`.
+/// Makes figures and claims from a series for each policy, among them `off` and `commit`.
 pub fn evaluate(measured: &Grid<Run>, seed: u64) -> ExperimentResult {
     let plot = |shown| measured.plot(PlotKind::Lines, &UTILIZATION, shown);
     let (time, copies) = (plot(&TIME), plot(&COPIES));

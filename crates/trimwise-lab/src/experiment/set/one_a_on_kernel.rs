@@ -16,10 +16,10 @@ use trimwise::failure::Failure;
 
 const POLICIES: [&str; 2] = ["off", "commit"];
 
-/// What runs unless more is asked for: enough for every claim.
+/// Utilizations that run by default: enough for every claim.
 const SAMPLE: [u64; 5] = [40, 50, 80, 90, 100];
 
-/// Rejects utilizations that there are not, and kernels that this computer does not have.
+/// Rejects unknown utilizations, and kernels that this computer does not have.
 pub(super) fn check(only: &[String], target: Option<&KernelTarget>) -> Result<(), Failure> {
     let Some(target) = target else { return real_ext4::whole_in_model(only) };
     choice(only, false)?;
@@ -62,7 +62,7 @@ fn run_at(
     let specs: Vec<_> = policies.iter().map(|policy| policy.model).collect();
     let modelled =
         one_a::run(setting, model, &specs, utilization, 0, request.seed, &|| ()).map_err(Failure::run)?;
-    // Trimmed, and with a new file system whose mkfs does not trim.
+    // Trim, and make a new file system with an mkfs that does not trim.
     let prepare = vec![
         ext4.mount(KernelPolicy::Off),
         adjust(utilization, request.seed ^ utilization),

@@ -27,7 +27,7 @@ fn choice(only: &[String], target: &KernelTarget) -> Result<Vec<Policy>, Failure
     chosen(&all, |policy| policy.name.clone(), only, "a policy of the figure that the kernel has")
 }
 
-/// Both sides of a policy: all stages on the kernel, and in the model.
+/// All stages of a policy on the kernel, and in the model.
 type Both = [Vec<Stage>; 2];
 
 /// Takes the aged file system through all utilizations under each policy, on the kernel and in the model.
@@ -47,7 +47,7 @@ fn run_policy(request: &Request, sides: &Sides, policy: &Policy) -> Result<Both,
     let mut steps = vec![ext4.mount(policy.kernel), Step::WriteZeros];
     let mut stages = Vec::new();
     for (stage, percent) in UTILIZATIONS.into_iter().enumerate() {
-        // Each step draws anew.
+        // Each step draws different files.
         steps.push(adjust(percent, request.seed.wrapping_add((stage as u64) << 48)));
         let adjusting = steps.len() - 1;
         steps.extend(postmark(setting, 0));

@@ -16,7 +16,6 @@ const CLOSED: &str =
 const RESPONSE_MAX: u64 = 64 << 20;
 
 #[derive(Debug, Error)]
-#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum ClientError {
     #[error("{path}: trimwised is not listening ({source}); to start it: `{}`", start(is_systemd()))]
     None { path: PathBuf, source: io::Error },
