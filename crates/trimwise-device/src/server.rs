@@ -94,7 +94,8 @@ pub fn leave_terminal() {
 /// Serves a drive as a block device of this host with `threads` threads. Calls `ready` when it can be used, and
 /// `notice` with messages for the user. Returns the requests that it served.
 ///
-/// # Errors If the device cannot be created, or its connection was cut. Nothing is left behind.
+/// # Errors
+/// If the device cannot be created, or its connection was cut. Nothing is left behind.
 pub fn attach(
     registry: &Registry,
     description: &Description,

@@ -107,7 +107,8 @@ fn staged<'a>(aligned: &'a mut Option<Vec<u8>>, data: &'a [u8]) -> &'a [u8] {
 impl RealDirectory {
     /// Opens the directory. `interrupted` can be set at any time, for instance by a signal handler.
     ///
-    /// # Errors If it is missing, not a directory, on a read-only file system, or not writable.
+    /// # Errors
+    /// If it is missing, not a directory, on a read-only file system, or not writable.
     pub fn open(path: &Path, interrupted: Arc<AtomicBool>) -> Result<Self, DirectoryError> {
         let begin = Instant::now();
         let how =

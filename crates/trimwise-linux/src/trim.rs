@@ -84,7 +84,6 @@ pub struct Outcome {
 /// Trims slice by slice until all are done or `stop` is set. Calls `on_slice` with the number done.
 ///
 /// # Errors
-///
 /// If the device's counts cannot be read at the beginning. Later failures end the trim and are part of the outcome.
 pub fn run(
     target: &Target,

@@ -89,7 +89,6 @@ pub fn directory(with_locations: bool) -> tempfile::TempDir {
 /// until it execs.
 ///
 /// # Panics
-///
 /// With the last error, after five minutes.
 #[track_caller]
 pub fn in_time<T, E: std::fmt::Display>(attempt: impl Fn() -> Result<T, E>) -> T {

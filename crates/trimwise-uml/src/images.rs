@@ -194,8 +194,9 @@ impl Cache {
 
     /// Finds the image of this name that this trimwise would build.
     ///
-    /// # Errors Among others, if there is only an image that a different trimwise built differently, or a patch set has
-    /// changed since.
+    /// # Errors
+    /// Among others, if there is only an image that a different trimwise built differently, or a patch set has changed
+    /// since.
     pub fn find(&self, name: &str) -> Result<KernelImage, KernelError> {
         let name: KernelName = name.parse()?;
         let candidates = match name.is_plain() {

@@ -109,7 +109,6 @@ struct Mapping<'a, D> {
 /// Measures a map. Calls `on_progress` with the number of points done and of all points.
 ///
 /// # Errors
-///
 /// [`BlockError::Unsupported`] if a load costs no time, or the device's error before the first point. Later errors end
 /// the map and are part of it.
 pub async fn map<D: BlockDevice>(

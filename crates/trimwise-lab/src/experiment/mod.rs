@@ -110,7 +110,6 @@ impl Experiment {
     /// Returns the kernel to run on; `None` for the experiment's usual host.
     ///
     /// # Errors
-    ///
     /// [`Failure::Usage`] if the experiment cannot run there.
     pub fn target(&self, on: &On) -> Result<Option<KernelTarget>, Failure> {
         let named = match (on, &self.host) {

@@ -66,7 +66,6 @@ impl Rows {
     /// observations of another layout, with figures, if any, under `plots`.
     ///
     /// # Panics
-    ///
     /// If the data have none of these forms.
     pub(super) fn of(data: &impl Serialize) -> Self {
         let rows = serde_json::to_value(data).and_then(serde_json::from_value);

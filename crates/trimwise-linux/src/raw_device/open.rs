@@ -37,7 +37,6 @@ impl RawDevice {
     /// [`Options::file_bytes`] of allocated blocks, and removed when the device is dropped.
     ///
     /// # Errors
-    ///
     /// Among others, if the target changed since the consent was given.
     pub fn open(access: Access, options: &Options) -> Result<Self, RawDeviceError> {
         let (target, identity) = match access {

@@ -38,7 +38,6 @@ impl Image {
     /// is zeros. Zeros in it take no memory.
     ///
     /// # Errors
-    ///
     /// A sentence that says what is wrong with the file, and what would be accepted.
     pub fn read(
         path: &Path,

@@ -131,7 +131,8 @@ impl Cache {
     ///
     /// The source of a plain kernel is removed with the build's folder; that of any other is kept, with its objects.
     ///
-    /// # Errors Nothing new is left then except the log, which the error names, and the kept source.
+    /// # Errors
+    /// Nothing new is left then except the log, which the error names, and the kept source.
     pub fn build(
         &self,
         order: &Order,
