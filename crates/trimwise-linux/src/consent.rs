@@ -21,7 +21,7 @@ use trimwise::units::Bytes;
 
 use crate::block_device::{BlockDevice, BlockDeviceError, numbers_of};
 use crate::path_error::{PathError, at};
-use crate::raw_device::Target;
+use crate::target::Target;
 
 pub use signature::{HEAD_BYTES, signature};
 pub use usage::parse_swaps;

@@ -22,7 +22,6 @@ mod bytes;
 mod open;
 mod promise;
 mod queue;
-mod target;
 
 use std::cell::RefCell;
 use std::fmt;
@@ -43,9 +42,9 @@ use crate::block_device::BlockDeviceError;
 use crate::consent::{Consent, ConsentError};
 use crate::path_error::PathError;
 
+pub use crate::target::{Target, TargetError};
 pub use promise::{Promise, dlfeat_promises_zeros, identify_promises_zeros, lbprz_promises_zeros};
 use queue::Queue;
-pub use target::{Target, TargetError};
 
 /// The longest transfer in one call to the kernel.
 pub(crate) const CALL_BYTES: Bytes = Bytes(16 << 20);
