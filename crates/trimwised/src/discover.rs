@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::Places;
+use crate::candidate::Candidate;
 use crate::journal::{Change, is_of, may_be_there, session_of};
 use crate::known::session;
 use trimwise_linux::block_device::{BlockDevice, devices_of};
@@ -21,19 +22,6 @@ use trimwise_linux::host_root::HostRoot;
 use trimwise_linux::layout::Kind;
 use trimwise_linux::mount::{Mount, mounts};
 use trimwise_linux::trim::reports_failures;
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Candidate {
-    pub mount: Mount,
-    /// Path of the mount point for this process, below the host's root.
-    pub path: PathBuf,
-    pub devices: Vec<BlockDevice>,
-    pub disks: BTreeSet<String>,
-    /// True if the kernel reports every failed request of them.
-    pub reports_failures: bool,
-    /// Identifies this mounting of it: see [`session_of`].
-    pub session: Option<u64>,
-}
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::discover::Candidate;
+use crate::candidate::Candidate;
 use crate::known::{session, sessions};
 use crate::saving::{Loaded, Saving};
 use trimwise_linux::block_device::devices_of;

@@ -14,7 +14,7 @@ use trimwise::live::{Cut, Facts, Failed, Known, LiveHost, Order, Reason, Trimmed
 use trimwise::units::{Bytes, SimDuration, SimTime};
 
 pub(crate) use self::job::{Doing, Idle, Job};
-use crate::discover::Candidate;
+use crate::candidate::Candidate;
 use crate::helper::{self, Answer, Probed, Request, Task};
 use crate::history::History;
 use crate::journal::{Journal, Noted};
