@@ -48,7 +48,7 @@ use sha2::{Digest, Sha256};
 
 use crate::job::FileSystem;
 
-pub use build::{Built, Order, Step};
+pub use build::{Built, Order};
 pub use catalogue::{CATALOGUE, Series};
 pub use error::KernelError;
 pub use kept::KeptSource;
@@ -89,6 +89,23 @@ const RECIPE_BYTES: usize = 6;
 const CACHE_VARIABLE: &str = "TRIMWISE_KERNELS";
 /// Folder in which the package `trimwise-kernels` puts its images.
 const INSTALLED: &str = "/usr/lib/trimwise/kernels";
+
+/// A step of a build, for progress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Waiting for another process that builds the same image.
+    Wait,
+    Read,
+    /// Downloading the distribution's source package.
+    Download,
+    Unpack,
+    Configure,
+    /// Compiling; progress in lines printed by `make`.
+    Compile {
+        done: u64,
+        expected: u64,
+    },
+}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelImage {

@@ -1,23 +1,22 @@
 //! The build of one image: lock, source, configuration, compilation, and its place in the cache.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions};
 use std::num::NonZero;
-use std::os::unix::fs::{MetadataExt, PermissionsExt as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::AtomicBool;
 
 use rustix::fs::{CWD, RenameFlags};
 use tempfile::TempDir;
 
 use super::catalogue::{self, Series};
-use super::kept::{Kept, Objects};
+use super::kept::{Kept, Objects, wait_for_lock};
 use super::run::Runner;
 use super::source::{self, Given, Tree};
 use super::{
     BuiltSet, CONFIGURATION, Cache, Description, KernelError, KernelImage, KernelName, PRELOAD_SOURCE,
-    PatchSet, configuration, folder, recipe, tools,
+    PatchSet, Step, configuration, folder, recipe, tools,
 };
 
 /// Prefix of the folders in which builds work; such a folder is never taken for an image.
@@ -28,8 +27,6 @@ const ROOM_BYTES: u64 = 2560 << 20;
 
 /// Space for objects alone, of the variant with the most debug information.
 const ROOM_FOR_OBJECTS_BYTES: u64 = 1280 << 20;
-const LOOK_EVERY: Duration = Duration::from_millis(200);
-
 /// Estimated lines that `make` prints for a kernel without a known count.
 const MAKE_LINES: u64 = 1400;
 
@@ -46,22 +43,6 @@ pub struct Order {
     pub jobs: Option<NonZero<u16>>,
     /// True to rebuild an image that is in the cache; it stays there until the new one replaces it.
     pub again: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// Waiting for another process that builds the same image.
-    Wait,
-    Read,
-    /// Downloading the distribution's source package.
-    Download,
-    Unpack,
-    Configure,
-    /// Compiling; progress in lines printed by `make`.
-    Compile {
-        done: u64,
-        expected: u64,
-    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -268,33 +249,6 @@ impl Cache {
             available_mib: available >> 20,
             directory: self.directory().to_owned(),
         })
-    }
-}
-
-/// Opens and locks a file. The previous holder may have moved or removed it; then there is a new one to lock.
-pub(super) fn wait_for_lock(
-    path: &Path,
-    stop: &AtomicBool,
-    step: &mut dyn FnMut(Step),
-    open: impl Fn() -> std::io::Result<File>,
-) -> Result<File, KernelError> {
-    loop {
-        let file = open().map_err(KernelError::io("open", path))?;
-        loop {
-            match file.try_lock() {
-                Ok(()) => break,
-                Err(TryLockError::WouldBlock) => step(Step::Wait),
-                Err(TryLockError::Error(e)) => return Err(KernelError::io("lock", path)(e)),
-            }
-            if stop.load(Ordering::SeqCst) {
-                return Err(KernelError::Interrupted);
-            }
-            std::thread::sleep(LOOK_EVERY);
-        }
-        let locked = file.metadata().map_err(KernelError::io("look at", path))?;
-        if fs::metadata(path).is_ok_and(|there| (there.dev(), there.ino()) == (locked.dev(), locked.ino())) {
-            return Ok(file);
-        }
     }
 }
 

@@ -18,18 +18,46 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::build::{Step, wait_for_lock};
 use super::patches::{Patch, PatchSet};
 use super::run::Runner;
 use super::source::Tree;
-use super::{Cache, KernelError, Variant, check, entries_of, walk};
+use super::{Cache, KernelError, Step, Variant, check, entries_of, walk};
 
 /// Prefix of these folders; such a folder is never taken for an image.
 const PREFIX: &str = ".kept-";
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// Opens and locks a file. The previous holder may have moved or removed it; then there is a new one to lock.
+pub(super) fn wait_for_lock(
+    path: &Path,
+    stop: &AtomicBool,
+    step: &mut dyn FnMut(Step),
+    open: impl Fn() -> std::io::Result<File>,
+) -> Result<File, KernelError> {
+    loop {
+        let file = open().map_err(KernelError::io("open", path))?;
+        loop {
+            match file.try_lock() {
+                Ok(()) => break,
+                Err(TryLockError::WouldBlock) => step(Step::Wait),
+                Err(TryLockError::Error(e)) => return Err(KernelError::io("lock", path)(e)),
+            }
+            if stop.load(Ordering::SeqCst) {
+                return Err(KernelError::Interrupted);
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        let locked = file.metadata().map_err(KernelError::io("look at", path))?;
+        if fs::metadata(path).is_ok_and(|there| (there.dev(), there.ino()) == (locked.dev(), locked.ino())) {
+            return Ok(file);
+        }
+    }
+}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptSource {
