@@ -2,8 +2,7 @@
 
 use trimwise::compare::statistics::{Sample, compare};
 
-use super::verdict::Evidence;
-use super::{Measured, Speed};
+use super::{Evidence, Measured, Speed};
 
 /// Below this share of its clean speed, a device has something to restore.
 const SLOWED: f64 = 0.9;

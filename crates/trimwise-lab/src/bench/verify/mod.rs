@@ -31,7 +31,7 @@ use serde::Serialize;
 
 pub use integrity::Integrity;
 use samples::Samples;
-pub use verdict::{Evidence, Fault, Judgement, Verdict};
+pub use verdict::{Fault, Judgement, Verdict};
 
 use trimwise::block::{BlockDevice, BlockError, Operation};
 use trimwise::compare::statistics::median;
@@ -123,6 +123,27 @@ impl Speeds {
             ("trimmed again", self.trimmed_again),
         ]
     }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Evidence {
+    pub takes_trim: bool,
+    /// True if the device promises that trimmed units read as zeros.
+    pub promises_zeros: bool,
+    /// True if `clean` was reached by an erase rather than by the TRIM that is judged.
+    pub is_clean_by_erase: bool,
+    pub integrity: Integrity,
+    /// The share of the trimmed units that are read as quickly as units that never held data; `None` if the two kinds
+    /// of reads cannot be told apart.
+    pub reached_percent: Option<f64>,
+    /// Share after the second TRIM.
+    pub reached_again_percent: Option<f64>,
+    pub leaves_holes: bool,
+    /// Number of rounds of torture.
+    pub rounds: usize,
+    pub speeds: Speeds,
+    /// The measurements behind those medians, stage by stage.
+    pub measured: [Measured; 4],
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]

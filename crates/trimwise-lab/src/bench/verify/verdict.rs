@@ -5,34 +5,13 @@ use serde::Serialize;
 use trimwise::numbers::grouped;
 
 use super::course::{Course, all};
-use super::{Integrity, Measured, Speeds};
+use super::{Evidence, Integrity};
 
 /// A TRIM that reaches less of its range than this, in percent, counts as reaching nothing: some reads are quick by
 /// chance.
 const REACHES_NOTHING: f64 = 5.0;
 /// A TRIM that reaches this much of its range, in percent, counts as reaching all of it.
 const REACHES_ALL: f64 = 95.0;
-
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Evidence {
-    pub takes_trim: bool,
-    /// True if the device promises that trimmed units read as zeros.
-    pub promises_zeros: bool,
-    /// True if `clean` was reached by an erase rather than by the TRIM that is judged.
-    pub is_clean_by_erase: bool,
-    pub integrity: Integrity,
-    /// The share of the trimmed units that are read as quickly as units that never held data; `None` if the two kinds
-    /// of reads cannot be told apart.
-    pub reached_percent: Option<f64>,
-    /// Share after the second TRIM.
-    pub reached_again_percent: Option<f64>,
-    pub leaves_holes: bool,
-    /// Number of rounds of torture.
-    pub rounds: usize,
-    pub speeds: Speeds,
-    /// The measurements behind those medians, stage by stage.
-    pub measured: [Measured; 4],
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -276,7 +255,7 @@ fn zeros_sentence(evidence: &Evidence) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Speed;
+    use super::super::{Measured, Speed, Speeds};
     use super::*;
 
     fn speed(read: f64, write: f64) -> Option<Speed> {

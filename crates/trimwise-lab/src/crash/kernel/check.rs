@@ -6,7 +6,7 @@ use trimwise::workload::tagged::bytes::{Run, byte};
 use trimwise_uml::job::FoundFile;
 
 use super::Broken;
-use super::history::{Change, Expected};
+use super::expected::{Change, Expected};
 
 const SHOWN_BYTES: usize = 8;
 
@@ -200,8 +200,8 @@ fn describe(expected: &Expected, at: u64) -> String {
 mod tests {
     use trimwise::workload::tagged::bytes::{attribute, written};
 
+    use super::super::history::History;
     use super::super::history::tests::log;
-    use super::super::history::{Expected, History};
     use super::*;
 
     /// What is found wrong in these files, after a cut before the mark `now` of the shared log.

@@ -12,6 +12,7 @@
 //! `overlap` examines the run itself: units that were written and trimmed at the same time.
 
 mod check;
+mod expected;
 mod history;
 mod images;
 mod overlap;
