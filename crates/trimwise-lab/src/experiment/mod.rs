@@ -36,8 +36,8 @@ use trimwise_linux::pool;
 
 pub static ALL: [&Experiment; 15] = [
     &postmark_vendors::EXPERIMENT,
-    &set::one_a::EXPERIMENT,
-    &set::one_b::EXPERIMENT,
+    &set::ONE_A,
+    &set::ONE_B,
     &lazy::FIGURE_3,
     &lazy::FIGURE_4,
     &lazy::TABLE_2,

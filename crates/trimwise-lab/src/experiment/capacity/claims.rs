@@ -5,10 +5,6 @@ use super::{DEVICES, EXPERIMENT, PAGE, STATIC, label, plots};
 use crate::experiment::claims::Figures;
 use crate::experiment::result::ExperimentResult;
 
-/// The published runs in MB/s, by the previous fill level in hundredths of a percent.
-pub const PUBLISHED: [(u32, [f64; 4]); 2] =
-    [(LEVELS_WRITE[0], [196.0, 195.0, 185.0, 200.0]), (LEVELS_WRITE[1], [201.0, 180.0, 187.0, 194.0])];
-
 pub fn evaluate(measured: &Measured, reps: u32, seed: u64) -> ExperimentResult {
     let sentences = [
         sequential_sentence(measured),

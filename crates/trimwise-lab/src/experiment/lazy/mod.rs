@@ -13,8 +13,8 @@ mod sizes;
 mod table2;
 mod table2_on_kernel;
 
-pub use sizes::{FIGURE_3, FIGURE_4, evaluate_figure_3, evaluate_figure_4, run_size, sizes, sizes_kib};
-pub use table2::{FSYNC, FSYNC_NAMES, TABLE_2, evaluate_table_2, run_write};
+pub use sizes::{evaluate_figure_3, evaluate_figure_4, run_size, sizes, sizes_kib};
+pub use table2::{FSYNC, FSYNC_NAMES, evaluate_table_2, run_write};
 pub use trimwise::compare::watch::Issue;
 
 use trimwise::block::QueueConfig;
@@ -23,7 +23,45 @@ use trimwise::profile::Profile;
 use trimwise::ssd::SsdConfig;
 use trimwise::units::{Bytes, SimDuration};
 
+use super::{Experiment, Host, real_ext4};
 use crate::plot::{Place, Plot};
+
+pub static FIGURE_3: Experiment = Experiment {
+    name: "lazy-3",
+    question: "How long does fsync take after the removal of a fragmented file?",
+    reps: REPS,
+    claims: include_str!("../../../../../experiments/lazy-3/claims.toml"),
+    host: Host::ModelOrKernel(real_ext4::KERNEL, others::check),
+    run: |request| match &request.target {
+        None => Ok(evaluate_figure_3(&sizes::run(request)?, request.seed)),
+        Some(target) if others::is_other(target) => others::run(request, target),
+        Some(target) => on_kernel::run(request, target, &FIGURE_3, &sizes::FSYNC),
+    },
+};
+
+pub static FIGURE_4: Experiment = Experiment {
+    name: "lazy-4",
+    question: "How long does it take to issue all TRIMs of a removed file?",
+    reps: REPS,
+    claims: include_str!("../../../../../experiments/lazy-4/claims.toml"),
+    host: Host::ModelOrKernel(real_ext4::KERNEL, on_kernel::check),
+    run: |request| match &request.target {
+        None => Ok(evaluate_figure_4(&sizes::run(request)?, request.seed)),
+        Some(target) => on_kernel::run(request, target, &FIGURE_4, &sizes::ISSUE),
+    },
+};
+
+pub static TABLE_2: Experiment = Experiment {
+    name: "lazy-table2",
+    question: "How long does a write wait that needs a block on a full file system?",
+    reps: REPS,
+    claims: include_str!("../../../../../experiments/lazy-table2/claims.toml"),
+    host: Host::ModelOrKernel(real_ext4::KERNEL, table2_on_kernel::check),
+    run: |request| match &request.target {
+        None => table2::run(request),
+        Some(target) => table2_on_kernel::run(request, target),
+    },
+};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {

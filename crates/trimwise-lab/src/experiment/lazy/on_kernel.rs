@@ -158,7 +158,8 @@ fn evaluate(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::lazy::sizes::{FIGURE_3, FIGURE_4, FSYNC, ISSUE, sizes_kib};
+    use crate::experiment::lazy::sizes::{FSYNC, ISSUE, sizes_kib};
+    use crate::experiment::lazy::{FIGURE_3, FIGURE_4};
 
     /// Invents runs on a kernel that takes `each_us` for a TRIM one by one and `share_percent` of it in parallel; the
     /// model takes `model_percent` of that.

@@ -8,8 +8,9 @@ use trimwise_uml::cell::{KernelPolicy, KernelTarget, new_disk};
 use trimwise_uml::images::KernelImage;
 use trimwise_uml::job::{FileSystem, Step};
 
+use super::FIGURE_3;
 use super::on_kernel::{self, GUEST_MEMORY, MEMORY_OF_RUN, TIMED, choice, timing, took};
-use super::sizes::{APPEND, COMMANDS, FIGURE_3, FSYNC, ISSUE};
+use super::sizes::{APPEND, COMMANDS, FSYNC, ISSUE};
 use super::{DEVICE, Run};
 use crate::experiment::Request;
 use crate::experiment::grid::Grid;

@@ -13,41 +13,16 @@ use trimwise::workload::fragmenting::Fragmenting;
 use trimwise::workload::timed::Timed;
 
 use super::{
-    DEVICE, Issue, POLICIES, REPS, Run, TRADITIONAL, device, host, labelled, milliseconds, on_kernel, others,
+    DEVICE, FIGURE_3, FIGURE_4, Issue, POLICIES, Run, TRADITIONAL, device, host, labelled, milliseconds,
 };
 use crate::experiment::grid::{Grid, Shown};
 use crate::experiment::result::ExperimentResult;
-use crate::experiment::{Experiment, Host, Request, policies, real_ext4};
+use crate::experiment::{Request, policies};
 use crate::plot::{Axis, Place, Plot, PlotKind, Point, Series};
 use trimwise::failure::Failure;
 
-pub static FIGURE_3: Experiment = Experiment {
-    name: "lazy-3",
-    question: "How long does fsync take after the removal of a fragmented file?",
-    reps: REPS,
-    claims: include_str!("../../../../../experiments/lazy-3/claims.toml"),
-    host: Host::ModelOrKernel(real_ext4::KERNEL, others::check),
-    run: |request| match &request.target {
-        None => Ok(evaluate_figure_3(&run(request)?, request.seed)),
-        Some(target) if others::is_other(target) => others::run(request, target),
-        Some(target) => on_kernel::run(request, target, &FIGURE_3, &FSYNC),
-    },
-};
-
-pub static FIGURE_4: Experiment = Experiment {
-    name: "lazy-4",
-    question: "How long does it take to issue all TRIMs of a removed file?",
-    reps: REPS,
-    claims: include_str!("../../../../../experiments/lazy-4/claims.toml"),
-    host: Host::ModelOrKernel(real_ext4::KERNEL, on_kernel::check),
-    run: |request| match &request.target {
-        None => Ok(evaluate_figure_4(&run(request)?, request.seed)),
-        Some(target) => on_kernel::run(request, target, &FIGURE_4, &ISSUE),
-    },
-};
-
 /// Runs every policy at every append size. Both figures come from these runs.
-fn run(request: &Request) -> Result<Grid<Run>, Failure> {
+pub(super) fn run(request: &Request) -> Result<Grid<Run>, Failure> {
     let device = device();
     let cells: Vec<(PolicySpec, Bytes)> =
         policies(&POLICIES).into_iter().flat_map(|policy| sizes().map(move |size| (policy, size))).collect();

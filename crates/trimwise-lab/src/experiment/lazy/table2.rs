@@ -13,25 +13,13 @@ use trimwise::units::Bytes;
 use trimwise::workload::fragmenting::Fragmenting;
 use trimwise::workload::full_write;
 
-use super::{DEVICE, POLICIES, REPS, Run, device, host, labelled, milliseconds, table2_on_kernel};
+use super::{DEVICE, POLICIES, Run, TABLE_2, device, host, labelled, milliseconds};
 use crate::experiment::claims::Figures;
 use crate::experiment::grid::{Grid, Shown};
 use crate::experiment::result::ExperimentResult;
-use crate::experiment::{Experiment, Host, Request, policies, real_ext4};
+use crate::experiment::{Request, policies};
 use crate::plot::{Axis, Place, PlotKind, Point, Series};
 use trimwise::failure::Failure;
-
-pub static TABLE_2: Experiment = Experiment {
-    name: "lazy-table2",
-    question: "How long does a write wait that needs a block on a full file system?",
-    reps: REPS,
-    claims: include_str!("../../../../../experiments/lazy-table2/claims.toml"),
-    host: Host::ModelOrKernel(real_ext4::KERNEL, table2_on_kernel::check),
-    run: |request| match &request.target {
-        None => run(request),
-        Some(target) => table2_on_kernel::run(request, target),
-    },
-};
 
 /// The published figures, as printed. The source does not say if an fsync preceded the write.
 const PUBLISHED: &str = include_str!("../../../../../experiments/lazy-table2/published.csv");
@@ -81,7 +69,7 @@ pub fn run_write(
     })?
 }
 
-fn run(request: &Request) -> Result<ExperimentResult, Failure> {
+pub(super) fn run(request: &Request) -> Result<ExperimentResult, Failure> {
     let device = device();
     let policies = policies(&POLICIES);
     let cells: Vec<(PolicySpec, bool)> =

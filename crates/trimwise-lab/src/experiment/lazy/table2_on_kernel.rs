@@ -10,8 +10,9 @@ use trimwise::workload::timed::Timed;
 use trimwise_uml::cell::{KernelPolicy, KernelTarget, new_disk};
 use trimwise_uml::job::{Part, Step};
 
+use super::TABLE_2;
 use super::on_kernel::{DRAIN, GUEST_MEMORY, MEMORY_OF_RUN, issued};
-use super::table2::{FILE, FSYNC, FSYNC_NAMES, POLICY, QUEUE, TABLE_2, WRITE, figures, published, run_write};
+use super::table2::{FILE, FSYNC, FSYNC_NAMES, POLICY, QUEUE, WRITE, figures, published, run_write};
 use super::{DEVICE, Run, device};
 use crate::experiment::Request;
 use crate::experiment::grid::{Grid, both};

@@ -24,7 +24,33 @@ use trimwise::workload::ageing::Population;
 use trimwise::workload::latency::Operation;
 use trimwise::workload::postmark::{self, PostmarkConfig};
 
-use crate::experiment::postmark_vendors;
+use super::{Experiment, Host, postmark_vendors, real_ext4};
+
+/// The source does not give its number of repetitions.
+pub static ONE_A: Experiment = Experiment {
+    name: "set-1a",
+    question: "How full must a drive be before TRIM at every commit is worth its time to PostMark?",
+    reps: 1,
+    claims: include_str!("../../../../../experiments/set-1a/claims.toml"),
+    host: Host::ModelOrKernel(real_ext4::KERNEL, one_a_on_kernel::check),
+    run: |request| match &request.target {
+        None => one_a::run_all(request),
+        Some(target) => one_a_on_kernel::run(request, target),
+    },
+};
+
+/// The source does not give its number of repetitions.
+pub static ONE_B: Experiment = Experiment {
+    name: "set-1b",
+    question: "Does SeT, which turns TRIM on and off, beat TRIM that is always on or always off?",
+    reps: 1,
+    claims: include_str!("../../../../../experiments/set-1b/claims.toml"),
+    host: Host::ModelOrKernel(real_ext4::KERNEL, one_b_on_kernel::check),
+    run: |request| match &request.target {
+        None => one_b::run_all(request),
+        Some(target) => one_b_on_kernel::run(request, target),
+    },
+};
 
 pub(crate) const DEVICE: &str = "sata-60gb-2011";
 

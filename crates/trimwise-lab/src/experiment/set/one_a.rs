@@ -7,26 +7,13 @@ use trimwise::fs::layout::FormatOptions;
 use trimwise::policy::PolicySpec;
 use trimwise::units::{Lpn, UnitRange};
 
-use super::{Aged, DEVICE, Run, Setting, one_a_on_kernel, postmark_on};
+use super::{Aged, DEVICE, ONE_A, Run, Setting, postmark_on};
 use crate::experiment::claims::Figures;
 use crate::experiment::grid::{Grid, Shown};
 use crate::experiment::result::ExperimentResult;
-use crate::experiment::{Experiment, Host, Request, policies, real_ext4};
+use crate::experiment::{Request, policies};
 use crate::plot::{Axis, Place, PlotKind};
 use trimwise::failure::Failure;
-
-/// The experiment; the source does not give its number of repetitions.
-pub static EXPERIMENT: Experiment = Experiment {
-    name: "set-1a",
-    question: "How full must a drive be before TRIM at every commit is worth its time to PostMark?",
-    reps: 1,
-    claims: include_str!("../../../../../experiments/set-1a/claims.toml"),
-    host: Host::ModelOrKernel(real_ext4::KERNEL, one_a_on_kernel::check),
-    run: |request| match &request.target {
-        None => run_all(request),
-        Some(target) => one_a_on_kernel::run(request, target),
-    },
-};
 
 /// Utilizations of the drive, in percent.
 pub const UTILIZATIONS: [u64; 11] = [10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 100];
@@ -74,7 +61,7 @@ pub fn run(
     Ok(runs)
 }
 
-fn run_all(request: &Request) -> Result<ExperimentResult, Failure> {
+pub(super) fn run_all(request: &Request) -> Result<ExperimentResult, Failure> {
     let Request { reps, seed, .. } = *request;
     let policies = policies(&POLICIES);
     let setting = Setting::published();
@@ -175,7 +162,7 @@ pub fn evaluate(measured: &Grid<Run>, seed: u64) -> ExperimentResult {
         copies.against("off", "Copies saved compared with off", copies_saved, less),
     ];
     let plots = std::iter::once(time).chain(compared.into_iter().flatten()).chain(FURTHER.iter().map(plot));
-    EXPERIMENT.judge(&figures(measured), &plots.collect::<Vec<_>>(), measured.reps(), seed)
+    ONE_A.judge(&figures(measured), &plots.collect::<Vec<_>>(), measured.reps(), seed)
 }
 
 #[cfg(test)]

@@ -3,9 +3,10 @@
 use trimwise_uml::cell::{KernelPolicy, KernelTarget};
 use trimwise_uml::job::Step;
 
+use super::ONE_A;
 use super::Run;
 use super::on_kernel::{self, MEMORY_OF_RUN, Sides, adjust, postmark, run_of};
-use super::one_a::{self, EXPERIMENT, FURTHER, TIME, UTILIZATION, UTILIZATIONS, figures, places};
+use super::one_a::{self, FURTHER, TIME, UTILIZATION, UTILIZATIONS, figures, places};
 use crate::experiment::Request;
 use crate::experiment::grid::{Grid, both};
 use crate::experiment::real_ext4::{self, Policy, RealExt4, chosen, mkfs};
@@ -91,7 +92,7 @@ fn evaluate(kernel: RealKernel, sides: &[Grid<Run>; 2], seed: u64) -> Experiment
     let shown = std::iter::once(&TIME).chain(&FURTHER[..3]);
     let plots: Vec<Plot> =
         shown.flat_map(|shown| both(sides, PlotKind::Lines, &UTILIZATION, shown)).collect();
-    EXPERIMENT.judge_on(kernel, &figures, &plots, 1, seed)
+    ONE_A.judge_on(kernel, &figures, &plots, 1, seed)
 }
 
 #[cfg(test)]

@@ -5,26 +5,13 @@ use trimwise::compare::statistics::median;
 use trimwise::engine::Sim;
 use trimwise::policy::PolicySpec;
 
-use super::{Aged, DEVICE, Run, Setting, one_b_on_kernel, postmark_on};
+use super::{Aged, DEVICE, ONE_B, Run, Setting, postmark_on};
 use crate::experiment::claims::Figures;
 use crate::experiment::grid::{Grid, Shown};
 use crate::experiment::result::ExperimentResult;
-use crate::experiment::{Experiment, Host, Request, policies, real_ext4};
+use crate::experiment::{Request, policies};
 use crate::plot::{Axis, PlotKind};
 use trimwise::failure::Failure;
-
-/// The experiment; the source does not give its number of repetitions.
-pub static EXPERIMENT: Experiment = Experiment {
-    name: "set-1b",
-    question: "Does SeT, which turns TRIM on and off, beat TRIM that is always on or always off?",
-    reps: 1,
-    claims: include_str!("../../../../../experiments/set-1b/claims.toml"),
-    host: Host::ModelOrKernel(real_ext4::KERNEL, one_b_on_kernel::check),
-    run: |request| match &request.target {
-        None => run_all(request),
-        Some(target) => one_b_on_kernel::run(request, target),
-    },
-};
 
 /// Utilizations of the file system in percent, one after another.
 pub const UTILIZATIONS: [u64; 4] = [60, 40, 70, 60];
@@ -68,7 +55,7 @@ pub fn run(
     })?
 }
 
-fn run_all(request: &Request) -> Result<ExperimentResult, Failure> {
+pub(super) fn run_all(request: &Request) -> Result<ExperimentResult, Failure> {
     let Request { reps, seed, .. } = *request;
     let policies = policies(&[&PUBLISHED[..], &FURTHER].concat());
     let setting = Setting::published();
@@ -221,7 +208,7 @@ pub fn evaluate(measured: &Measured, reps: u32, seed: u64) -> ExperimentResult {
         by_policy(PlotKind::Bars, &VALID),
         by_policy(PlotKind::Bars, &LATENCY),
     ];
-    let mut result = EXPERIMENT.judge(&measured.figures(), &plots, reps, seed);
+    let mut result = ONE_B.judge(&measured.figures(), &plots, reps, seed);
     result.finding.insert_str(0, &measured.finding());
     result
 }

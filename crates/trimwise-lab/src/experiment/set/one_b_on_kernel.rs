@@ -3,9 +3,10 @@
 use trimwise_uml::cell::KernelTarget;
 use trimwise_uml::job::Step;
 
+use super::ONE_B;
 use super::on_kernel::{self, MEMORY_OF_RUN, Sides, adjust, postmark, run_of};
 use super::one_b::{
-    self, EXPERIMENT, Measured, POLICY, POSTMARK, PUBLISHED, Stage, TIMES, TRIM, UTILIZATIONS, WHOLE, WRITES,
+    self, Measured, POLICY, POSTMARK, PUBLISHED, Stage, TIMES, TRIM, UTILIZATIONS, WHOLE, WRITES,
 };
 use crate::experiment::Request;
 use crate::experiment::grid::both;
@@ -77,7 +78,7 @@ fn evaluate(kernel: RealKernel, policies: &[String], runs: &[Both], seed: u64) -
             figures.set(format!("{prefix}.{policy}"), side.postmark_s(policy));
         }
     }
-    EXPERIMENT.judge_on(kernel, &figures, &plots.concat(), 1, seed)
+    ONE_B.judge_on(kernel, &figures, &plots.concat(), 1, seed)
 }
 
 #[cfg(test)]
