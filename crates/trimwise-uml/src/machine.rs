@@ -296,9 +296,7 @@ impl Guest {
         match self.child.try_wait() {
             // Nothing in a guest sends SIGKILL to the kernel.
             Ok(Some(status)) if status.signal() == Some(Signal::KILL.as_raw()) => {
-                format!(
-                    " ({status}: somebody killed it, or this computer's memory ran out, of which dmesg tells)"
-                )
+                format!(" ({status}: somebody killed it, or this computer ran out of memory; see dmesg)")
             }
             Ok(Some(status)) => format!(" ({status})"),
             _ => String::new(),

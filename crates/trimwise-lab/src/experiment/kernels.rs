@@ -212,7 +212,7 @@ pub fn evaluate(measured: &Measured, reps: u32, seed: u64) -> ExperimentResult {
     let mut result = EXPERIMENT.judge(&claims::figures(measured), rows, reps, seed);
     result.tables = tables::all(measured);
     if !measured.missing.is_empty() {
-        result.finding += &format!(" Not looked at: {}.", measured.missing.join("; "));
+        result.finding += &format!(" Not examined: {}.", measured.missing.join("; "));
     }
     result
 }

@@ -148,7 +148,9 @@ pub fn fit(
     if let Some(bytes) = measured.drive_bytes {
         config = write::of_size(&config, bytes).unwrap_or(config);
     }
-    config.validate().map_err(|error| Failure::run(format!("the fitted numbers make no device: {error}")))?;
+    config.validate().map_err(|error| {
+        Failure::run(format!("the fitted settings do not describe a valid device: {error}"))
+    })?;
     let held = |config| model::run(config, plan, Job::HeldBack, stop).map(|outcome| outcome.held);
     let (predicted, of_base) = (held(&config)?, held(&base.config).unwrap_or_default());
     let error = |predicted: f64, measured: f64| (predicted / measured - 1.0) * 100.0;

@@ -24,7 +24,7 @@ pub enum KernelError {
         command: String,
     },
     #[error(
-        "kernel {name} is of the package trimwise-kernels; to remove it: apt-get remove trimwise-kernels"
+        "kernel {name} belongs to the package trimwise-kernels; to remove it: apt-get remove trimwise-kernels"
     )]
     Installed { name: String },
     #[error("kernel {name} is outdated: the patches in {} have changed since it was built; to build it again: {command}",
@@ -46,7 +46,7 @@ pub enum KernelError {
         said: Vec<String>,
     },
     #[error("no source of {version} is kept in {}{}", directory.display(), if there.is_empty() { String::new() } else {
-            format!("; there are those of {}", there.join(", ")) })]
+            format!("; kept are those of {}", there.join(", ")) })]
     NoSource { version: String, directory: PathBuf, there: Vec<String> },
     #[error("the source of {version} is in use by a build; try again when it has ended")]
     SourceInUse { version: String },

@@ -194,6 +194,7 @@ pub(super) mod tests {
     use trimwise::workload::tagged::bytes::{attribute, written};
 
     use super::super::Broken;
+    use super::super::expected::Content;
     use super::*;
 
     /// Creates, writes and syncs a file, overwrites a part, renames it, syncs, unlinks it and syncs. The operation with
