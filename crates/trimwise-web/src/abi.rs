@@ -3,7 +3,7 @@
 //! Written by hand instead of by `wasm-bindgen`: the page needs eight functions over numbers and text, and a generator
 //! would have to be installed in the version that matches the crate, to generate more JavaScript than the page has now.
 //! No function here reads or writes through a pointer. Text passes through two buffers that this module owns; the page
-//! finds them by [`input`] and [`output`] and reads or fills them in the module's memory.
+//! finds them by [`trimwise_input`] and [`trimwise_output`] and reads or fills them in the module's memory.
 
 // `no_mangle` is unsafe because two functions of one name would replace each other. All names here start with
 // `trimwise_`, and no other linked crate exports any. There is no other unsafe code.

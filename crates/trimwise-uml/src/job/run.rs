@@ -26,7 +26,7 @@ pub struct Guest {
     pub seccomp: bool,
     /// The program that becomes the guest's init: this one, with the command [`INIT_COMMAND`].
     pub init: PathBuf,
-    /// Path of `trimwised`, which is copied for the guest, for jobs with a [`Step::Daemon`](super::Step::Daemon).
+    /// Path of `trimwised`, which is copied for the guest, for jobs with a [`Step::Daemon`].
     pub daemon: Option<PathBuf>,
     pub memory: Bytes,
     pub limits: Limits,
