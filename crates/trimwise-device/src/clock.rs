@@ -79,7 +79,6 @@ impl Clock {
         Self { begin: Instant::now(), scale }
     }
 
-    /// Returns the modelled time.
     pub fn now(&self) -> SimTime {
         SimTime(self.scale.modelled_ns(self.begin.elapsed().as_nanos()))
     }

@@ -53,7 +53,6 @@ pub const CONNECTIONS_MAX: usize = 16;
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 impl Server {
-    /// Listens on all addresses.
     pub fn new(drive: Arc<EmulatedDrive>, export: &str, addresses: &[Address]) -> io::Result<Self> {
         let connections = Mutex::default();
         let shared =

@@ -55,7 +55,6 @@ pub fn memory_of_guest(memory: Bytes, device: &Profile, utilization: Option<u8>)
     Bytes(memory.0.saturating_add(written).saturating_add(INIT_BYTES))
 }
 
-/// Limits of a guest.
 #[derive(Clone, Debug, Default)]
 pub struct Bounds {
     pub limits: Limits,
@@ -173,7 +172,7 @@ impl RealKernel {
     }
 }
 
-/// Returns `trimwised`, which guests run as their daemon: the program next to this one.
+/// Returns the path of `trimwised`, which is next to this program and which guests run as their daemon.
 pub fn trimwised() -> Result<PathBuf, Failure> {
     let daemon = this_program()?.with_file_name("trimwised");
     if daemon.is_file() {
@@ -185,25 +184,18 @@ pub fn trimwised() -> Result<PathBuf, Failure> {
     )))
 }
 
-/// A job that a guest did on a new drive, with everything that the drive saw.
+/// A completed job of a guest, with everything that its drive saw.
 pub struct Ran {
-    /// Each step with its report.
     pub steps: Vec<(Step, StepReport)>,
-    /// The kernel's requests.
     pub trace: Vec<TraceEntry>,
-    /// One before the first step and one after each; steps may add their own.
+    /// One mark before the first step and one after each; steps may add their own.
     pub marks: Vec<Mark>,
-    /// The drive.
     pub port: Port,
-    /// Its bytes.
     pub store: SparseStore,
 }
 
 impl Ran {
-    /// Does a job on a built-in profile's drive, scaled down to `capacity`, and audits the drive.
-    ///
-    /// # Errors
-    /// A failed guest, or a defect of the drive.
+    /// Runs a job on a built-in profile's drive, scaled down to `capacity`, and audits the drive.
     pub fn new(
         guest: &Guest,
         device: &str,
@@ -216,10 +208,7 @@ impl Ran {
         Self::on(guest, new_disk(&device, seed, true).map_err(failure)?, steps)
     }
 
-    /// Does a job on this disk, and audits its drive.
-    ///
-    /// # Errors
-    /// A failed guest, or a defect of the drive.
+    /// Runs a job on this disk, and audits its drive.
     pub fn on(guest: &Guest, disk: Disk, steps: Vec<Step>) -> Result<Self, Failure> {
         let mut disks = [disk];
         let job = Job { steps };
@@ -231,28 +220,24 @@ impl Ran {
         Ok(Self { steps: job.steps.into_iter().zip(report.steps).collect(), trace, marks, port, store })
     }
 
-    /// Returns a disk in the state that the job left, for another guest. The drive's clock goes on, so that guest's first
-    /// request waits until the drive has come to that time.
-    ///
-    /// # Errors
-    /// If there is no memory for the drive's bytes.
+    /// Returns a disk in the state that the job left, for another guest. The drive's clock continues, so that guest's
+    /// first request waits until then.
     pub fn another(&self, is_traced: bool) -> Result<Disk, Failure> {
         let store =
             self.store.duplicate().map_err(|e| Failure::run(format!("cannot copy a drive's bytes: {e}")))?;
         Ok(Disk::new(self.port.clone(), store, "trimwise", is_traced))
     }
 
-    /// Returns the steps that satisfy `wanted`.
+    /// Returns the indices of the steps that satisfy `wanted`.
     pub fn all(&self, wanted: impl Fn(&Step) -> bool) -> Vec<usize> {
         (0..self.steps.len()).filter(|&i| wanted(&self.steps[i].0)).collect()
     }
 
-    /// Returns how long a step took.
     pub fn duration_ns(&self, step: usize) -> u64 {
         self.steps[step].1.duration().as_nanos()
     }
 
-    /// Returns a step's result as `of` reads it.
+    /// Returns a step's result, as read by `of`.
     pub fn outcome<'a, T>(
         &'a self,
         step: usize,
@@ -264,7 +249,7 @@ impl Ran {
         })
     }
 
-    /// Returns what the workload of a step measured, as `of` reads it.
+    /// Returns the figures of a step's workload, as read by `of`.
     pub fn workload<T>(&self, step: usize, of: impl Fn(&WorkloadFigures) -> Option<T>) -> Result<T, Failure> {
         self.outcome(step, |outcome| match outcome {
             Outcome::Cell(cell, _) => of(&cell.workload),
@@ -272,7 +257,7 @@ impl Ran {
         })
     }
 
-    /// Returns the text of a file that a step read.
+    /// Returns the text of the file that a step read.
     pub fn text(&self, step: usize) -> Result<&str, Failure> {
         self.outcome(step, |outcome| match outcome {
             Outcome::Text(text) => Some(text.as_str()),
@@ -280,7 +265,7 @@ impl Ran {
         })
     }
 
-    /// Returns where a file lies that a step asked for.
+    /// Returns the extents of the file that a step located.
     pub fn extents(&self, step: usize) -> Result<&[FileExtent], Failure> {
         self.outcome(step, |outcome| match outcome {
             Outcome::Extents(extents) => Some(extents.as_slice()),
@@ -288,7 +273,7 @@ impl Ran {
         })
     }
 
-    /// Returns the requests between the beginning of a step and the end of another.
+    /// Returns the requests between the beginning of one step and the end of another.
     pub fn requests(&self, first: usize, last: usize) -> &[TraceEntry] {
         let end = self.marks.get(last + 1).map_or(self.trace.len(), |mark| mark.traced);
         let begin = self.marks.get(first).map_or(end, |mark| mark.traced);
@@ -296,7 +281,7 @@ impl Ran {
     }
 }
 
-/// Explains a failed run to the user.
+/// Converts a cell's error to a failure for the user.
 pub fn failure(error: KernelCellError) -> Failure {
     match error {
         KernelCellError::Job(error) => job_failure(error),
@@ -305,7 +290,7 @@ pub fn failure(error: KernelCellError) -> Failure {
     }
 }
 
-/// Does the same for a job.
+/// Converts a job's error to a failure for the user.
 pub fn job_failure(error: JobError) -> Failure {
     match error {
         JobError::Machine(MachineError::Interrupted) => Failure::Interrupted,

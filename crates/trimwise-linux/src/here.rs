@@ -126,7 +126,6 @@ impl Here {
         })
     }
 
-    /// `tmpfs` and its like.
     pub fn is_in_memory(&self) -> bool {
         ["tmpfs", "ramfs", "devtmpfs"].contains(&self.mount.fs_type.as_str())
     }

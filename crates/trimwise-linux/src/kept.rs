@@ -83,7 +83,6 @@ impl Kept {
         Ok(body.and_then(|body| serde_json::from_str(&body).ok()))
     }
 
-    /// Stores a finished cell.
     pub fn enter(&self, cell: &str, result: &impl Serialize) -> Result<(), Failure> {
         let path = self.path(cell);
         let body = serde_json::to_string(result).map_err(Failure::run)?;

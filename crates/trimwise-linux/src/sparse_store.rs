@@ -116,12 +116,10 @@ impl SparseStore {
         &self.file
     }
 
-    /// Reads `bytes` at `offset_bytes`.
     pub fn read(&self, offset_bytes: u64, bytes: &mut [u8]) -> io::Result<()> {
         self.file.read_exact_at(bytes, offset_bytes)
     }
 
-    /// Writes `bytes` at `offset_bytes`.
     pub fn write(&self, offset_bytes: u64, bytes: &[u8]) -> io::Result<()> {
         self.check(offset_bytes, bytes.len() as u64)?;
         match self.mapped.as_ref().map(|mapped| mapped.get_slice(offset_bytes as usize, bytes.len())) {
@@ -143,7 +141,6 @@ impl SparseStore {
         Ok(fallocate(self.file.as_fd(), mode, offset_bytes, length.0)?)
     }
 
-    /// Like [`SparseStore::punch`], for units.
     pub fn punch_units(&self, range: UnitRange) -> io::Result<()> {
         self.punch(Bytes::from_units(range.start.0).0, Bytes::from_units(range.units))
     }

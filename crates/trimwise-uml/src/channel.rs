@@ -1,5 +1,5 @@
-//! What a guest tells its host while it runs: the output of its programs as it comes, and the report of each step once
-//! it is over.
+//! A guest's messages to its host while it runs: the output of its programs as it comes, and the report of each step
+//! once it is over.
 //!
 //! It goes through a console of its own ([`NODE`]), which the kernel's process writes to a file in this computer's
 //! memory. Such a write takes no virtual time and never waits, so a guest cannot notice how fast its host reads, and
@@ -19,8 +19,8 @@ use crate::job::{Outcome, Said, StepReport};
 
 /// The console in the guest. It is the last of UML's consoles, which programs leave alone.
 const NODE: &str = "/dev/tty15";
-/// The same console on the kernel's command line: it has no input, and its output is the standard input of the kernel's
-/// process, which needs none.
+/// Option of the kernel's command line for that console. It has no input. Its output is the standard input of the
+/// kernel's process, which needs none.
 pub(crate) const CONSOLE_OPTION: &str = "con15=null,fd:0";
 /// Maximum bytes of a frame.
 pub(crate) const FRAME_BYTES_MAX: usize = 64 << 10;
@@ -84,7 +84,6 @@ pub(crate) struct End {
     pub(crate) unknown_words: Vec<String>,
 }
 
-/// The guest's side.
 #[derive(Debug)]
 pub(crate) struct Teller(File);
 

@@ -399,7 +399,7 @@ impl Disk {
                 serial.resize(data_bytes.min(SERIAL_BYTES), 0);
                 to_guest.write_all(&serial)?;
                 let traced = self.trace.as_ref().map_or(0, Vec::len);
-                // What the drive collected while idle does not belong to the next step.
+                // Collection while the drive was idle does not belong to the next step.
                 self.port.catch_up(now);
                 let (counts, ssd) = (self.port.counts(), self.port.drive().ssd());
                 let (stats, mapped_units) = (*ssd.stats(), ssd.mapped_units());

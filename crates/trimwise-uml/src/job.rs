@@ -294,7 +294,6 @@ pub enum Part {
 /// An extent of metadata, as GETFSMAP reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MetadataExtent {
-    /// Start on the device.
     pub offset_bytes: u64,
     pub length_bytes: u64,
     pub is_journal: bool,
@@ -302,7 +301,6 @@ pub struct MetadataExtent {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileExtent {
-    /// Start on the device.
     pub offset_bytes: u64,
     pub length_bytes: u64,
 }

@@ -28,7 +28,6 @@ pub(crate) const COMMAND: &str = "helper";
 #[serde(tag = "do", rename_all = "kebab-case")]
 pub enum Task {
     Probe,
-    /// List free extents.
     Look {
         min_extent: u64,
         from: u64,
@@ -36,12 +35,11 @@ pub enum Task {
     },
     /// List the address ranges that FITRIM accepts, for file systems without a list of free extents.
     Walk,
-    /// Run FITRIM over ranges.
     Trim {
         /// Start and end of each range, in bytes.
         ranges: Vec<(u64, u64)>,
         min_extent: u64,
-        /// Number of concurrent calls.
+        /// Concurrent calls of FITRIM.
         lanes: u32,
         /// Bytes expected to be sent; 0 if unknown.
         expected: u64,
@@ -90,7 +88,7 @@ pub enum Answer {
     Trimmed {
         /// Duration of FITRIM, and on XFS of the discards after it, up to the last one counted.
         took_ns: u64,
-        /// What is known of its discards. The daemon adds the failed requests.
+        /// Known results of the discards. The daemon adds the failed requests.
         accounts: Accounts,
     },
     Toggled,

@@ -154,7 +154,7 @@ pub(crate) struct Store {
 
 impl Store {
     pub fn load(&mut self, kept: Vec<Kept>) {
-        // What this daemon has learned meanwhile is newer.
+        // This daemon's own knowledge is newer.
         for one in kept {
             self.kept.entry(one.numbers).or_insert(one);
         }

@@ -51,11 +51,11 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
 pub enum OptionKind {
     /// NBD_OPT_EXPORT_NAME: use this export at once; there is no answer if it does not exist.
     ExportName,
-    /// NBD_OPT_ABORT: end the negotiation.
+    /// NBD_OPT_ABORT.
     Abort,
-    /// NBD_OPT_LIST: list the exports.
+    /// NBD_OPT_LIST.
     List,
-    /// NBD_OPT_INFO: describe this export.
+    /// NBD_OPT_INFO.
     Info,
     /// NBD_OPT_GO: describe this export, then use it.
     Go,
@@ -120,7 +120,7 @@ impl<'a> Wanted<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum OptionAnswer {
-    /// NBD_REP_ACK: the option succeeded.
+    /// NBD_REP_ACK.
     Ack = 1,
     /// NBD_REP_SERVER: name of an export.
     Server = 2,
@@ -145,7 +145,6 @@ pub fn option_answer(option: u32, answer: OptionAnswer, data: &[u8]) -> Vec<u8> 
 }
 
 pub(crate) mod export_flags {
-    /// The flags are valid.
     pub(crate) const HAS_FLAGS: u16 = 1;
     pub(crate) const SEND_FLUSH: u16 = 1 << 2;
     pub(crate) const SEND_FUA: u16 = 1 << 3;

@@ -129,7 +129,6 @@ pub(crate) struct Intervals {
 }
 
 impl Intervals {
-    /// Maximum number of intervals.
     const MAX: usize = 4096;
 
     pub(super) fn new(length: SimDuration) -> Self {

@@ -1,4 +1,4 @@
-//! What TRIM costs the foreground: latency of reads and writes over offered rates of reads, writes and TRIMs.
+//! Cost of TRIM to the foreground: latency of reads and writes over offered rates of reads, writes and TRIMs.
 //!
 //! First each load runs alone, as fast as possible. Shares of those rates are then offered in all combinations, each
 //! for the same time, in an open loop: requests arrive at their times even if earlier ones are not done. Reads are 4
@@ -38,7 +38,6 @@ const FREE_AFTER: u64 = 1 << 17;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapPlan {
-    /// The units to use.
     pub region: UnitRange,
     pub point: SimDuration,
     pub content: ContentClass,
@@ -77,9 +76,7 @@ pub struct MapPoint {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MapLoad {
-    /// Requests offered per second.
     pub offered_per_s: f64,
-    /// Bytes offered per second.
     pub offered_bytes_per_s: f64,
     /// Requests completed per second during the point.
     pub achieved_per_s: f64,

@@ -70,7 +70,7 @@ impl Settings {
     }
 }
 
-/// What tests report while they run, and may query.
+/// Callbacks of tests: what they report, and what they may query.
 #[derive(Clone, Copy)]
 pub struct Hooks<'a> {
     /// Called from time to time with the number of the test, from 0, and its progress in thousandths.

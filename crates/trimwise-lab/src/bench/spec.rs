@@ -42,7 +42,6 @@ pub enum Test {
     },
     /// Transfers of 4 KiB at random places.
     Random {
-        /// Percentage of reads.
         read_percent: u8,
         /// Queue depth.
         depth: u32,
@@ -72,7 +71,6 @@ pub enum Test {
         range: Option<Percent>,
         seconds: Option<Seconds>,
     },
-    /// Preconditioning and steady state.
     Steady(Option<Seconds>),
 }
 

@@ -17,9 +17,7 @@ use super::below;
 pub enum Survival {
     All,
     Nothing,
-    /// TRIMs only.
     OnlyTrims,
-    /// Writes only.
     OnlyWrites,
     /// The first commands, in the order in which they were sent to the device.
     Prefix,

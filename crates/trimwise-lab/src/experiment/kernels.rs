@@ -1,4 +1,4 @@
-//! What real kernels discard: how much, when, and what is lost at unmount.
+//! Discards of real kernels: how much, when, and what is lost at unmount.
 //!
 //! Every kernel does the same deletions on each file system. A file lies in one piece, in many pieces with another file
 //! between them, or in many pieces with free space between them. It is removed, the directory is synced, and every

@@ -58,7 +58,6 @@ pub struct Experiment {
     pub question: &'static str,
     /// Default number of repetitions, as in the source.
     pub reps: u32,
-    /// Text of its `claims.toml`.
     pub claims: &'static str,
     pub host: Host,
     pub run: fn(&Request) -> Result<ExperimentResult, Failure>,
@@ -67,14 +66,12 @@ pub struct Experiment {
 /// Checks before anything runs if this computer can run these parts of an experiment, on a kernel if one is named.
 pub type Check = fn(&[String], Option<&KernelTarget>) -> Result<(), Failure>;
 
-/// Where to run experiments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum On {
     /// Each experiment on its usual host.
     Usual,
     /// On a kernel of the experiment's choice.
     Kernel,
-    /// On this kernel.
     This(KernelTarget),
 }
 
@@ -155,7 +152,6 @@ pub type Report = Arc<dyn Fn(u64, u64) + Send + Sync>;
 
 /// Settings of an experiment's run.
 pub struct Request {
-    /// Repetitions of each cell.
     pub reps: u32,
     pub seed: u64,
     /// Number of concurrent runs; `None` for as many as suit this computer.
@@ -169,7 +165,6 @@ pub struct Request {
     /// Kernel to run on instead of the usual host.
     pub target: Option<KernelTarget>,
     pub bounds: Bounds,
-    /// Receives the progress.
     pub report: Report,
 }
 

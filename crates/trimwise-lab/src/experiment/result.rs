@@ -14,7 +14,6 @@ pub struct ExperimentResult {
     /// Name on the command line.
     pub experiment: String,
     pub question: String,
-    /// Source of the claims.
     pub source: String,
     /// The result in a sentence or two, and how many claims of each role are met.
     pub finding: String,
@@ -26,7 +25,6 @@ pub struct ExperimentResult {
     #[serde(default)]
     pub made_by: MadeBy,
     pub seed: u64,
-    /// Repetitions of each cell.
     pub reps: u32,
     /// Figures next to the published ones.
     pub rows: Rows,
@@ -122,7 +120,6 @@ pub struct Claim {
     /// Reason why the claim is not a check.
     pub because: Option<String>,
     pub met: bool,
-    /// In words or numbers.
     pub published: Figure,
     pub measured: Figure,
     /// Minimum and maximum of the measured figure, null on a side without a limit; left out if the claim is not about a

@@ -1,4 +1,4 @@
-//! How long a drive is slow after a TRIM that it carries out in the background.
+//! Time for which a drive is slow after a TRIM that it carries out in the background.
 //!
 //! Source: the note on vendor 6 in "Performance of TRIM command on ext4 filesystem". After a whole-device TRIM without
 //! writes before it, throughput starts below normal and settles over time; a larger range takes longer; the writes

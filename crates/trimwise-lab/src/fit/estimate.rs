@@ -81,7 +81,6 @@ pub(super) struct Estimate {
 }
 
 impl Samples {
-    /// Evaluates the closed forms.
     pub(super) fn numbers(&self) -> Numbers {
         let mut n = Numbers::default();
         let read = |units: u64| of_size(&self.reads, units);

@@ -81,7 +81,6 @@ pub struct Fitted {
     pub toml: String,
     pub profile: Profile,
     pub fits: Vec<Fit>,
-    /// Notes for the user.
     pub notes: Vec<String>,
     pub warnings: Vec<String>,
     /// Predictions of the held-back tests.
@@ -108,7 +107,6 @@ pub async fn fill<D: BlockDevice>(device: &D, plan: Plan) -> Result<(), BlockErr
     Probe::new(device, Plan { read_only: false, ..plan }, &|_, _| {}).fill().await
 }
 
-/// Measures a drive.
 pub async fn measure<D: BlockDevice>(
     device: &D,
     plan: Plan,

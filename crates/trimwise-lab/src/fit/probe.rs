@@ -42,7 +42,6 @@ pub struct Plan {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Sized {
     pub units: u64,
-    /// One for each command.
     pub latencies_ns: Vec<f64>,
 }
 
@@ -51,7 +50,6 @@ pub struct Trims {
     pub units: u64,
     /// True if the units held data.
     pub mapped: bool,
-    /// One for each command.
     pub latencies_ns: Vec<f64>,
 }
 

@@ -56,7 +56,6 @@ pub struct Config {
     pub manage: Manage,
     /// Settings for file systems without a table of their own.
     pub default: Treatment,
-    /// Settings by mount point.
     pub mounts: BTreeMap<PathBuf, Treatment>,
     pub group: Option<String>,
     pub status: StatusFor,

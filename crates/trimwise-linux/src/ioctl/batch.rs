@@ -52,7 +52,6 @@ mod number {
 #[repr(align(4096))]
 struct Page([u8; PAGE]);
 
-/// CLOCK_MONOTONIC.
 const MONOTONIC: u64 = 1;
 
 /// `struct timespec`.

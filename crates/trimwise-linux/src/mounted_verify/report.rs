@@ -44,7 +44,6 @@ pub struct Disk {
 pub struct Counts {
     pub old_data: u64,
     pub zeros: u64,
-    /// Blocks that were reused.
     pub other: u64,
     pub unreadable: u64,
 }

@@ -48,7 +48,6 @@ pub struct PageFormat {
     time: Option<Field>,
     commit: Field,
     data: usize,
-    /// Bytes of a page.
     pub size: usize,
 }
 

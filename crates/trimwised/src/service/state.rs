@@ -241,7 +241,6 @@ impl Service {
         }
     }
 
-    /// Handles the workers' answers.
     fn hear_written(&mut self, now: Instant) -> Result<(), ServiceError> {
         let workers = [&mut self.state.worker, &mut self.state.metrics_worker];
         let hear = |worker: &mut Worker<Asked>| worker.hear::<Result<Done, Failure>>(now);

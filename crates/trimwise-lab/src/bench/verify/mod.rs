@@ -64,7 +64,6 @@ const ROUNDS_MAX: usize = 3;
 pub struct Torture {
     /// Random writes between fill and measurement, in percent of the region.
     pub written_percent: u64,
-    /// Rest before each measurement.
     pub rest: SimDuration,
     /// True if TRIM leaves holes in a file: then reads of trimmed units reach no drive, and writes there wait for the
     /// file system to allocate blocks.

@@ -48,7 +48,6 @@ pub struct Judgement {
     pub verdict: Verdict,
     /// Worst first.
     pub faults: Vec<Fault>,
-    /// In words.
     pub reasons: Vec<String>,
 }
 
@@ -153,7 +152,7 @@ fn judge_with_doubt(evidence: &Evidence) -> (Judgement, bool) {
     if evidence.promises_zeros && integrity.trimmed_old_units > 0 {
         match effect {
             Some(Fault::IgnoresTrim | Fault::TrimsInPart) => {}
-            // It is also known which units were freed instead.
+            // Another fault already says which units were freed instead.
             _ if faults.contains(&Fault::WrongRange) => {}
             // Some of the range reads as zeros, so TRIM reached only that part.
             _ if integrity.trimmed_old_units < integrity.trimmed_units => {

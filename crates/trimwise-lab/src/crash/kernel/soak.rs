@@ -44,9 +44,8 @@ pub struct SoakReport {
     pub remounts_refused: u64,
     /// Options of the refused remounts.
     pub refused_options: BTreeSet<String>,
-    /// Requests to the drive.
     pub requests: u64,
-    /// Discards among them.
+    /// Discards among the requests.
     pub discards: u64,
     pub virtual_ns: u64,
     /// Runs with a fault.

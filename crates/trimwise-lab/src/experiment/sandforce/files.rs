@@ -33,7 +33,6 @@ const OVERWRITES_A_REMOVAL: u64 = 4096;
 /// Capacity of the drive: small enough that a file system on it can be worked on for this long.
 const CAPACITY: Bytes = Bytes(8_000_000_000);
 
-/// Settings of the comparison.
 #[derive(Clone, Debug)]
 pub struct FilesSetting {
     pub ssd: SsdConfig,
@@ -70,7 +69,6 @@ impl FilesSetting {
 /// State of the drive after both ways.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FilesRun {
-    /// As new.
     pub clean: Figures,
     /// Raw: tortured, before TRIM.
     pub raw_tortured: Figures,

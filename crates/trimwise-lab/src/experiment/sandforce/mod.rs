@@ -83,14 +83,12 @@ pub const CLASSES: [ContentClass; 3] =
 /// The data that HD Tach and ATTO write.
 const THEIR_OWN: ContentClass = ContentClass::Compressible;
 
-/// Settings of the experiment.
 #[derive(Clone, Debug)]
 pub struct Setting {
     pub ssd: SsdConfig,
     /// Faults of each firmware of [`FIRMWARES`].
     pub firmwares: [Faults; 3],
     pub page_mapped: SsdConfig,
-    /// Duration of the torture.
     pub torture_s: u32,
     /// Amount written to measure writes, of the class that the drive was tortured with.
     pub written: Bytes,
@@ -99,7 +97,6 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// Returns the source's settings.
     pub fn published() -> Self {
         let profile = |name: &str| Profile::embedded(name).expect("the drives are built in");
         let firmware = |version: &str| profile(&format!("{DEVICE}@{version}")).faults;
@@ -148,7 +145,6 @@ pub struct AttoSize {
 /// Measurements of a drive in one state, in megabytes per second.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Figures {
-    /// HD Tach's reads.
     pub read: f64,
     /// Gigabytes from the beginning of the drive, and throughput, for each zone.
     pub read_zones: Vec<(f64, f64)>,
@@ -254,7 +250,6 @@ pub struct Trimmed {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClassRun {
-    /// As new.
     pub clean: Figures,
     pub tortured: Figures,
     /// Under each firmware of [`FIRMWARES`].
@@ -322,7 +317,6 @@ fn fill_and_torture(
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PageMappedRun {
-    /// As new.
     pub clean: Figures,
     pub full: Figures,
     pub tortured: Figures,

@@ -1,4 +1,4 @@
-//! What the drive stores for compressible and for repeating data, and the fate of a unit whose twin is trimmed.
+//! Flash used for compressible and for repeating data, and the fate of a unit whose twin is trimmed.
 
 use trimwise::content::{Content, ContentClass, DUPLICATES, Stored};
 use trimwise::ssd::{Ssd, SsdConfig};

@@ -54,7 +54,6 @@ pub static ONE_B: Experiment = Experiment {
 
 pub(crate) const DEVICE: &str = "sata-60gb-2011";
 
-/// Settings of both experiments.
 #[derive(Clone, Debug)]
 pub struct Setting {
     pub ssd: SsdConfig,

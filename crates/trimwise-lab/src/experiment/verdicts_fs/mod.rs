@@ -1,4 +1,4 @@
-//! What TRIM is worth on each file system of Linux: time, latency, write amplification and flash life under each way of
+//! The value of TRIM on each file system of Linux: time, latency, write amplification and flash life under each way of
 //! trimming that a stock kernel has, and under trimwised.
 //!
 //! For each way of mounting, a file system is made and aged once on a new drive; each workload then begins on a copy of
@@ -47,7 +47,6 @@ enum Way {
     Async,
     /// One fstrim before work that lasts seconds: it finds what any timer's fstrim has left.
     Fstrim,
-    /// fstrim each midnight.
     Daily,
     /// fstrim on Monday at midnight.
     Weekly,

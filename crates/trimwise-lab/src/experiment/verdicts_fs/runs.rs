@@ -23,7 +23,6 @@ use trimwise_linux::pool;
 /// Memory of this computer that one run takes: guest, two models of the drive and their nonzero data.
 const MEMORY_OF_RUN: Bytes = Bytes(MEMORY.0 + (5 << 28));
 
-/// Selection by `--only`.
 pub(super) struct Choice {
     image: KernelImage,
     kernel: String,
