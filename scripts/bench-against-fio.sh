@@ -5,9 +5,9 @@
 #
 #   scripts/bench-against-fio.sh [DIRECTORY]
 #
-# Without a directory (and as root) an ext4 on a loop device is made for it, and taken away again. The file has SIZE_MIB
-# (1024) and is written once before the first run. REPETITIONS (7) of each, ours and fio's alternating; SECONDS_EACH (5) of
-# random writes; QD (1) for the sequential ones, which only the example can set. OURS=example measures the bare loop of
+# Without a directory (and as root) it makes an ext4 on a loop device, and removes it afterwards. The file has SIZE_MIB
+# (1024) and is written once before the first run. Each runs REPETITIONS (7) times, ours and fio's alternating. Random writes
+# take SECONDS_EACH (5). QD (1) is for the sequential ones; only the example can set it. OURS=example measures the bare loop of
 # benches/examples/raw_write.rs instead of `trimwise bench`.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -49,12 +49,12 @@ else
     cargo build --release --quiet -p trimwise-cli
 fi
 
-# Bytes a second of fio's test.
+# Bytes per second of fio's test.
 fio_rate() {
     fio --name=test --filename="$file" --size="${size_mib}M" --direct=1 --ioengine=io_uring --output-format=json "$@" |
         python3 -c 'import json, sys; print(json.load(sys.stdin)["jobs"][0]["write"]["bw_bytes"])'
 }
-# Bytes a second of `trimwise bench`; it counts in megabytes.
+# Bytes per second of `trimwise bench`, which counts in megabytes.
 cli_rate() {
     target/release/trimwise bench "file:$file" "$1" --json "$work/out.json" --force --destroy "$file" >/dev/null
     python3 -c 'import json, sys
@@ -75,12 +75,12 @@ their_rate() {
     esac
 }
 
-# Written once: the first write of a block also allocates it.
+# Write the file once: the first write of a block also allocates it.
 fio_rate --rw=write --bs=1M --iodepth=4 --end_fsync=1 >/dev/null
 
 for test in seq rand; do
     for ((i = 0; i < repetitions; i++)); do
-        # Whoever comes first finds the device as the other left it.
+        # The first finds the device as the other left it.
         if ((i % 2)); then their_rate $test >>"$work/fio-$test"; fi
         our_rate $test >>"$work/ours-$test"
         if ! ((i % 2)); then their_rate $test >>"$work/fio-$test"; fi

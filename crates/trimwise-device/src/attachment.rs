@@ -24,8 +24,7 @@ use trimwise_linux::mount::parse_mountinfo;
 
 /// Attaches a loop device to `file` and returns its node. It offers discards if `takes_trim`.
 ///
-/// # Errors
-/// The kernel's error; needs root and `/dev/loop-control`.
+/// Needs root and `/dev/loop-control`.
 pub fn attach(file: &Path, takes_trim: bool) -> io::Result<PathBuf> {
     let of = |what: &str| {
         let what = what.to_owned();
@@ -50,7 +49,7 @@ pub fn attach(file: &Path, takes_trim: bool) -> io::Result<PathBuf> {
         match loop_device::configure(device.as_fd(), drive.as_fd(), SECTOR_BYTES as u32) {
             Ok(()) => {
                 if !takes_trim {
-                    // The driver offers discards until the first is refused, and then no longer.
+                    // The driver offers discards until the first is refused.
                     let _ = ioctl::discard(device.as_fd(), 0, UNIT_BYTES);
                 }
                 return Ok(node);
@@ -62,7 +61,6 @@ pub fn attach(file: &Path, takes_trim: bool) -> io::Result<PathBuf> {
     Err(io::Error::new(io::ErrorKind::ResourceBusy, "other programs took every free loop device; try again"))
 }
 
-/// Returns true if `file` is the backing file of a loop device.
 pub fn is_over(device: &Path, file: &Path) -> bool {
     let name = device.file_name().unwrap_or_default();
     let shown = SysBlock::named(&HostRoot::default(), name).ok().and_then(|device| device.backing_file());
@@ -93,7 +91,6 @@ pub fn detach(device: &Path, file: &Path) -> io::Result<()> {
     }
 }
 
-/// Describes the exclusive user of the device, such as a mount; `None` if there is none.
 pub fn user(device: &Path) -> Option<String> {
     let name = device.display().to_string();
     let mounts = parse_mountinfo(&std::fs::read("/proc/self/mountinfo").unwrap_or_default());

@@ -1,5 +1,3 @@
-//! The clock of an emulated drive, and replies that wait until they are due.
-
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::fmt;
@@ -19,7 +17,6 @@ pub struct TimeScale {
     millionths: NonZeroU64,
 }
 
-/// An invalid time scale.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error(
     "'{given}' is not a time scale; expected a number from 0.001 to 1000, such as 10 for ten times slower"
@@ -31,7 +28,6 @@ pub struct TimeScaleError {
 impl TimeScale {
     const UNIT: u64 = 1_000_000;
 
-    /// Returns the factor, for reports.
     pub fn factor(self) -> f64 {
         self.millionths.get() as f64 / Self::UNIT as f64
     }
@@ -52,7 +48,7 @@ impl Default for TimeScale {
 }
 
 impl fmt::Display for TimeScale {
-    /// The factor, as it is parsed.
+    /// Writes the factor in the form in which it is parsed.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.factor().fmt(f)
     }
@@ -71,7 +67,6 @@ impl FromStr for TimeScale {
     }
 }
 
-/// The time of a drive, counted from its creation.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     begin: Instant,
@@ -84,7 +79,6 @@ impl Clock {
         Self { begin: Instant::now(), scale }
     }
 
-    /// Returns the modelled time.
     pub fn now(&self) -> SimTime {
         SimTime(self.scale.modelled_ns(self.begin.elapsed().as_nanos()))
     }
@@ -153,7 +147,6 @@ impl Ord for Waiter {
 const AT_ONCE: Duration = Duration::from_micros(5);
 
 impl Completions {
-    /// Creates an empty queue, with a thread for replies that wait.
     pub fn new() -> std::io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let theirs = Arc::clone(&shared);
@@ -182,7 +175,6 @@ impl Completions {
         }
     }
 
-    /// Returns the number of waiting replies.
     pub fn waiting(&self) -> usize {
         self.shared.lock().answers.len()
     }
@@ -206,7 +198,7 @@ impl Shared {
 
     fn give(&self) {
         // Timers of ordinary threads fire up to 50 us late on purpose, to save wake-ups. If that cannot be changed,
-        // they do so here too.
+        // they stay as late.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         let mut waiting = self.lock();
         loop {

@@ -28,7 +28,6 @@ const WRITE_BYTES_MAX: u32 = 1 << 20;
 /// Time for which the kernel may cache attributes, which never change.
 const FOR_EVER: Duration = Duration::from_secs(3600);
 
-/// Events of a mounted drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FuseEvent {
     /// The last open handle of the file was closed.
@@ -48,8 +47,7 @@ impl Mounted {
     /// Serves `drive` as a file below `point`, with this many threads. `events` receives the [`FuseEvent`]s of the
     /// mount.
     ///
-    /// # Errors
-    /// The kernel's error: mounting needs root and `/dev/fuse`.
+    /// Mounting needs root and `/dev/fuse`.
     pub fn new(
         drive: Arc<EmulatedDrive>,
         point: &Path,
@@ -71,7 +69,6 @@ impl Mounted {
         Ok(Self { session: Some(session), point: point.to_owned() })
     }
 
-    /// Returns the path of the drive's file.
     pub fn file(&self) -> PathBuf {
         self.point.join(FILE)
     }
@@ -161,14 +158,14 @@ fn errno(error: &RequestError) -> Errno {
 
 impl Drop for OneFile {
     fn drop(&mut self) {
-        // If the device is being removed, there is no receiver.
+        // There is no receiver if the device is being removed.
         let _ = self.events.send(FuseEvent::Ended);
     }
 }
 
 impl Filesystem for OneFile {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // Missing features of a kernel are optional.
+        // Features that a kernel lacks are optional.
         for wanted in [InitFlags::FUSE_ASYNC_DIO, InitFlags::FUSE_PARALLEL_DIROPS] {
             let _ = config.add_capabilities(wanted);
         }
@@ -200,7 +197,7 @@ impl Filesystem for OneFile {
     }
 
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        // This is the flush of close(2), not a flush of the drive.
+        // Only close(2) calls this; it is not a flush of the drive.
         reply.ok();
     }
 
@@ -229,7 +226,7 @@ impl Filesystem for OneFile {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        // As in any file, there is nothing to read at the end.
+        // As in any file, there is nothing to read beyond the end.
         let length = u64::from(size).min(self.drive.size().0.saturating_sub(offset)) as usize;
         BUFFER.with_borrow_mut(|buffer| {
             if buffer.len() < length {

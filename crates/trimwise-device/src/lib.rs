@@ -40,21 +40,13 @@ pub use clock::{Clock, Completions, TimeScale};
 
 use trimwise_linux::sparse_store::SparseStore;
 
-/// Reasons why a request failed.
 #[derive(Debug, Error)]
 pub enum RequestError {
-    /// The range does not begin or end at a sector.
     #[error("{length_bytes} bytes at byte {offset_bytes} are not whole sectors of {SECTOR_BYTES} bytes")]
-    NoSectors {
-        /// Start of the range, in bytes.
-        offset_bytes: u64,
-        /// Length of the range, in bytes.
-        length_bytes: u64,
-    },
-    /// The drive refused the request.
+    NoSectors { offset_bytes: u64, length_bytes: u64 },
     #[error(transparent)]
     Refused(#[from] PortError),
-    /// The bytes could not be moved; for example, the file system of the backing file is full.
+    /// Such as a full file system of the backing file.
     #[error(transparent)]
     Store(#[from] io::Error),
 }
@@ -79,7 +71,7 @@ pub struct EmulatedDrive {
     store: SparseStore,
     clock: Clock,
     limits: PortLimits,
-    /// True if bytes are moved while the port is locked; see the module's documentation.
+    /// True if bytes are moved while the port is locked; see the head of this file.
     bytes_in_order: bool,
     /// True if the drive's behaviour depends on the data written.
     looks_at_content: bool,
@@ -88,8 +80,6 @@ pub struct EmulatedDrive {
 impl EmulatedDrive {
     /// Creates a drive over `store`. Its time begins now.
     ///
-    /// # Errors
-    /// If [`Drive::new`] rejects the configuration.
     ///
     /// # Panics
     /// If the store has another size than the drive.
@@ -112,22 +102,19 @@ impl EmulatedDrive {
         })
     }
 
-    /// Returns the size of the drive.
     pub fn size(&self) -> Bytes {
         self.store.size()
     }
 
-    /// Returns the limits of requests.
     pub fn limits(&self) -> PortLimits {
         self.limits
     }
 
-    /// Returns the requests served so far.
     pub fn counts(&self) -> PortCounts {
         self.port().counts()
     }
 
-    /// Returns the bytes that the drive's data take, in memory or in the backing file.
+    /// Returns the size of the stored data, in memory or in the backing file.
     pub fn stored(&self) -> Bytes {
         use std::os::unix::fs::MetadataExt;
         Bytes(self.store.file().metadata().map_or(0, |found| found.blocks() * SECTOR_BYTES))

@@ -53,10 +53,6 @@ pub const CONNECTIONS_MAX: usize = 16;
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 impl Server {
-    /// Listens on all addresses.
-    ///
-    /// # Errors
-    /// If a path is too long or taken, or the kernel cannot listen on an address.
     pub fn new(drive: Arc<EmulatedDrive>, export: &str, addresses: &[Address]) -> io::Result<Self> {
         let connections = Mutex::default();
         let shared =
@@ -73,7 +69,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Returns the addresses that the server listens on; port 0 has become a free one.
+    /// Returns the addresses that the server listens on; port 0 is replaced by a free one.
     pub fn addresses(&self) -> &[Address] {
         &self.addresses
     }
@@ -120,7 +116,7 @@ impl Drop for Server {
 impl Shared {
     fn accept(self: &Arc<Self>, incoming: &impl Incoming) {
         while !self.ended.load(Ordering::SeqCst) {
-            // Also without new clients: ended connections hold descriptors.
+            // Do this without new clients too: ended connections hold descriptors.
             self.connections().retain(|(_, thread)| !thread.is_finished());
             if !incoming.wait() {
                 continue;

@@ -43,7 +43,7 @@ pub fn usual_place() -> PathBuf {
 }
 
 fn place_of(is_root: bool, variable: impl Fn(&'static str) -> Option<PathBuf>) -> PathBuf {
-    // According to the XDG base directories, relative paths do not count.
+    // The XDG base directory specification ignores relative paths.
     let folder = |name| variable(name).filter(|path| path.is_absolute());
     let own = || {
         let state = || folder("XDG_STATE_HOME").or_else(|| Some(folder("HOME")?.join(".local/state")));
@@ -58,39 +58,30 @@ pub(crate) const NAME_BYTES_MAX: usize = 48;
 /// Time limit for a response of a running server.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The description of a device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
-    /// Name of the device in the registry.
     pub name: String,
-    /// The profile that it was created from.
     pub profile: String,
-    /// Size of the drive, in bytes.
     pub size_bytes: u64,
     /// Seed of everything that the drive draws at random.
     pub seed: u64,
     /// Factor by which everything takes longer than modelled.
     pub time_scale: f64,
-    /// The file that holds its data; `None`: memory.
+    /// `None` for memory.
     pub backing: Option<PathBuf>,
-    /// Number of the process that serves the device.
     pub server_pid: u32,
-    /// Front of the device.
     pub front: Front,
 }
 
-/// The kind of access to a device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Front {
-    /// A block device of this host.
     Loop {
         /// Path of the device's node; `None` while it is being created.
         device: Option<PathBuf>,
     },
-    /// Network block devices at these addresses: `unix:PATH` or `tcp:ADDRESS:PORT`.
     Nbd {
-        /// All addresses that are served.
+        /// `unix:PATH` or `tcp:ADDRESS:PORT`.
         addresses: Vec<String>,
     },
 }
@@ -98,29 +89,23 @@ pub enum Front {
 /// A server's response to `status` and `stop`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status {
-    /// Requests served so far.
     pub counts: PortCounts,
-    /// Bytes that the drive's data take in memory or in the backing file.
+    /// Size of the stored data, in memory or in the backing file.
     pub stored_bytes: u64,
 }
 
 impl Status {
-    /// Returns the current status of a drive.
     pub fn of(drive: &EmulatedDrive) -> Self {
         Self { counts: drive.counts(), stored_bytes: drive.stored().0 }
     }
 }
 
-/// The state of a device.
 #[derive(Clone, Debug, PartialEq)]
 pub enum State {
-    /// The server is running and responds.
     Serving(Status),
-    /// The server is running but does not respond.
     Silent,
     /// The server has died, and its remains cannot be removed yet.
     Dead {
-        /// Description of what still uses the remains.
         in_use: String,
     },
 }
@@ -177,7 +162,6 @@ impl Registry {
         Err(RegistryError::Taken { name: candidates.into_iter().next().unwrap_or_default() })
     }
 
-    /// Returns all devices with their states, by name. Removes the remains of dead servers first.
     pub fn list(&self) -> Result<Vec<(Record, State)>, RegistryError> {
         if !self.place.exists() {
             return Ok(Vec::new());
@@ -248,10 +232,10 @@ impl Registry {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        // Until then it has its backing file open, so the file system below that could not be unmounted.
+        // Until its server ends, it has the backing file open, so the file system below could not be unmounted.
         if let Some(server) = server {
             let rest = Timespec::try_from(PATIENCE.saturating_sub(begin.elapsed())).ok();
-            // The device is gone, whatever keeps the process.
+            // The device is gone, even if something keeps the process alive.
             let _ = poll(&mut [PollFd::new(&server, PollFlags::IN)], rest.as_ref());
         }
         // The server is stopped, was killed meanwhile, or is older than its folder.

@@ -19,31 +19,25 @@ use crate::nbd::{Address, Server};
 use crate::registry::{Front, Record, Registered, Registry, RegistryError, Status};
 use crate::{EmulatedDrive, TimeScale};
 
-/// Parameters of a served device, besides the drive.
 #[derive(Clone, Debug)]
 pub struct Description {
-    /// Name of the device; `None` for that of the profile, with a number after it if necessary.
+    /// Default: the profile's name, with a number after it if it is taken.
     pub name: Option<String>,
-    /// The profile that it was created from.
     pub profile: String,
     /// Seed of everything that the drive draws at random.
     pub seed: u64,
     /// Factor by which everything takes longer than modelled.
     pub scale: TimeScale,
-    /// The file that holds the drive's data; `None` for memory.
+    /// `None` for memory.
     pub backing: Option<PathBuf>,
 }
 
-/// Reasons why a device cannot be served, or is no longer served.
 #[derive(Debug, Error)]
-#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum ServeError {
-    /// The device's name or folder cannot be used.
     #[error(transparent)]
     Registry(#[from] RegistryError),
     #[error("cannot create a block device (needs root, /dev/fuse and loop devices): {0}")]
     Attach(io::Error),
-    /// The address cannot be served.
     #[error("{0}")]
     Listen(io::Error),
     #[error("the connection of {device} to the kernel was cut; its users get I/O errors")]
@@ -74,7 +68,7 @@ impl Description {
         drive: &Arc<EmulatedDrive>,
         stops: &Stops,
     ) -> Result<Registered, ServeError> {
-        // The sign of a variant is part of the name, the path is not.
+        // The sign of a variant is part of the name, but the path is not.
         let like = Path::new(&self.profile).file_stem().map_or("drive".into(), |stem| stem.to_string_lossy());
         let registered = registry.register(self.name.as_deref(), &like)?;
         let stops = Arc::clone(stops);
@@ -101,7 +95,7 @@ pub fn leave_terminal() {
 /// `notice` with messages for the user. Returns the requests that it served.
 ///
 /// # Errors
-/// If the device cannot be created, or its connection was cut. Nothing is left behind then.
+/// If the device cannot be created, or its connection was cut. Nothing is left behind.
 pub fn attach(
     registry: &Registry,
     description: &Description,
@@ -162,7 +156,7 @@ pub fn attach(
             }
         }
     }
-    // If it is still open elsewhere, it is removed when that is closed.
+    // If the device is still open elsewhere, it is removed when it is closed.
     let detached = attachment::detach(&device, &file);
     drop(mounted);
     let status = Status::of(drive);
@@ -178,8 +172,7 @@ pub fn attach(
 
 /// Serves a drive over NBD at all these addresses; see [`attach`].
 ///
-/// # Errors
-/// If the device cannot be registered or an address cannot be served. Nothing is left behind then.
+/// On an error nothing is left behind.
 pub fn serve(
     registry: &Registry,
     description: &Description,

@@ -21,10 +21,7 @@ use trimwise_uml::machine::{Limits, MachineError};
 
 use trimwise::failure::Failure;
 
-/// Finds the kernel of a target, and checks that the programs for its file system are there too.
-///
-/// # Errors
-/// A missing kernel or program.
+/// Finds the kernel of a target, and checks that the programs for its file system are installed.
 pub fn image(target: &KernelTarget) -> Result<KernelImage, Failure> {
     target.file_system.check_mkfs().map_err(Failure::usage)?;
     let image = kernel(&target.kernel)?;
@@ -32,19 +29,12 @@ pub fn image(target: &KernelTarget) -> Result<KernelImage, Failure> {
     Ok(image)
 }
 
-/// Finds a kernel for a guest in which no file system need be made.
-///
-/// # Errors
-/// A missing kernel.
+/// Finds a kernel for guests that make no file system.
 pub fn kernel(name: &KernelName) -> Result<KernelImage, Failure> {
     images::find(&name.to_string())
         .map_err(|error| if error.is_usage() { Failure::usage(error) } else { Failure::run(error) })
 }
 
-/// Rejects a device that is too small for the file system.
-///
-/// # Errors
-/// A device that is too small.
 pub fn check_size(device: &Profile, file_system: FileSystem) -> Result<(), Failure> {
     let (size, least) = (Bytes(device.config.capacity_bytes), file_system.least());
     if size >= least {
@@ -57,27 +47,22 @@ pub fn check_size(device: &Profile, file_system: FileSystem) -> Result<(), Failu
     )))
 }
 
-/// Estimates how much memory of this computer one guest takes besides the model of its drive: its own memory, and what
-/// it has written.
+/// Estimates the memory of this computer that one guest takes besides the model of its drive: its own memory, and its
+/// data.
 pub fn memory_of_guest(memory: Bytes, device: &Profile, utilization: Option<u8>) -> Bytes {
-    // An aged file system was full once; for a new one that is unknown, and its working set is in the guest's memory.
+    // An aged file system was full once. For a new one that is unknown, and its working set is in the guest's memory.
     let written = if utilization.is_some() { device.config.capacity_bytes } else { memory.0 };
     Bytes(memory.0.saturating_add(written).saturating_add(INIT_BYTES))
 }
 
-/// What ends a guest early.
 #[derive(Clone, Debug, Default)]
 pub struct Bounds {
-    /// How long it may take.
     pub limits: Limits,
-    /// Raised when the user wants to stop.
+    /// Set when the user wants to stop.
     pub stop: Arc<AtomicBool>,
 }
 
 /// Prepares a guest of this kernel, whose init is this program.
-///
-/// # Errors
-/// If this program's own file cannot be found.
 pub fn guest(image: &KernelImage, memory: Bytes, bounds: &Bounds) -> Result<Guest, Failure> {
     Ok(Guest {
         linux: image.linux.clone(),
@@ -96,11 +81,9 @@ fn this_program() -> Result<PathBuf, Failure> {
         .map_err(|e| Failure::run(format!("cannot find this program, which guests need: {e}")))
 }
 
-/// Returns the SHA-256 of this program. What init takes of a guest's memory at its start does not depend on the build; what
-/// it takes while it works, a few MiB, does, and free memory decides what is read again and when it is written back.
-///
-/// # Errors
-/// If this program's own file cannot be read.
+/// Returns the SHA-256 of this program. The memory that init takes at the guest's start does not depend on the build.
+/// The few MiB that it takes while it works do, and free memory decides which data are read again and when they are
+/// written back.
 pub fn program_hash() -> Result<String, Failure> {
     static HASH: OnceLock<String> = OnceLock::new();
     if let Some(hash) = HASH.get() {
@@ -112,10 +95,9 @@ pub fn program_hash() -> Result<String, Failure> {
     Ok(HASH.get_or_init(|| hash).clone())
 }
 
-/// A patch set, as results name it.
+/// A patch set as named in results.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AppliedSet {
-    /// Its name.
     pub name: String,
     /// Hash of its patches and their order.
     pub hash: String,
@@ -127,41 +109,37 @@ impl AppliedSet {
     }
 }
 
-/// A real kernel, in virtual time, as results name it.
+/// A real kernel in virtual time, as named in results.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RealKernel {
-    /// Its name, as in the target: `6.12+ext4-trim`.
+    /// As in the target: `6.12+ext4-trim`.
     pub name: String,
-    /// What `uname -r` says in it.
+    /// As `uname -r` prints it.
     pub release: String,
-    /// The package of its source, or where else that came from.
+    /// The package of its source, or another origin.
     pub source: String,
-    /// The patch sets applied to it, with their hashes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub patches: Vec<AppliedSet>,
     /// Hash of patches, configuration and build recipe.
     pub recipe: String,
-    /// The file system; `none` if there is none.
+    /// `none` without a file system.
     pub file_system: String,
-    /// Its mount options, apart from those of the policy.
+    /// Without those of the policy.
     pub mount_options: String,
-    /// The SHA-256 of the program that is the guest's init and runs workloads; a different program makes a different
-    /// guest.
+    /// SHA-256 of the program that is the guest's init and runs workloads. Another program makes another guest.
     pub guest_program: String,
 }
 
 impl RealKernel {
-    /// Returns how tables name it: the release and, where that does not say everything, the hash of what it is made from.
+    /// Returns the name in tables: the release and, where that is ambiguous, the hash of the ingredients.
     pub fn title(&self) -> String {
         images::title(&self.release, &self.recipe)
     }
 
-    /// Returns the kernel of a target.
     pub fn of(image: &KernelImage, target: &KernelTarget) -> Result<Self, Failure> {
         Self::with(image, target.file_system.name(), &target.options)
     }
 
-    /// Returns a kernel with a file system and its mount options.
     pub fn with(image: &KernelImage, file_system: &str, options: &str) -> Result<Self, Failure> {
         Ok(Self {
             name: image.name.to_string(),
@@ -194,7 +172,7 @@ impl RealKernel {
     }
 }
 
-/// Returns `trimwised`, which guests run as their daemon: the program next to this one.
+/// Returns the path of `trimwised`, which is next to this program and which guests run as their daemon.
 pub fn trimwised() -> Result<PathBuf, Failure> {
     let daemon = this_program()?.with_file_name("trimwised");
     if daemon.is_file() {
@@ -206,25 +184,18 @@ pub fn trimwised() -> Result<PathBuf, Failure> {
     )))
 }
 
-/// A job that a guest did on a new drive, with everything that the drive saw.
+/// A completed job of a guest, with everything that its drive saw.
 pub struct Ran {
-    /// Each step with its report.
     pub steps: Vec<(Step, StepReport)>,
-    /// The kernel's requests.
     pub trace: Vec<TraceEntry>,
-    /// One before the first step and one after each; steps may add their own.
+    /// One mark before the first step and one after each; steps may add their own.
     pub marks: Vec<Mark>,
-    /// The drive.
     pub port: Port,
-    /// Its bytes.
     pub store: SparseStore,
 }
 
 impl Ran {
-    /// Does a job on a built-in profile's drive, scaled down to `capacity`, and audits the drive.
-    ///
-    /// # Errors
-    /// A failed guest, or a defect of the drive.
+    /// Runs a job on a built-in profile's drive, scaled down to `capacity`, and audits the drive.
     pub fn new(
         guest: &Guest,
         device: &str,
@@ -237,10 +208,7 @@ impl Ran {
         Self::on(guest, new_disk(&device, seed, true).map_err(failure)?, steps)
     }
 
-    /// Does a job on this disk, and audits its drive.
-    ///
-    /// # Errors
-    /// A failed guest, or a defect of the drive.
+    /// Runs a job on this disk, and audits its drive.
     pub fn on(guest: &Guest, disk: Disk, steps: Vec<Step>) -> Result<Self, Failure> {
         let mut disks = [disk];
         let job = Job { steps };
@@ -252,28 +220,24 @@ impl Ran {
         Ok(Self { steps: job.steps.into_iter().zip(report.steps).collect(), trace, marks, port, store })
     }
 
-    /// Returns a disk in the state that the job left, for another guest. The drive's clock goes on, so that guest's first
-    /// request waits until the drive has come to that time.
-    ///
-    /// # Errors
-    /// If there is no memory for the drive's bytes.
+    /// Returns a disk in the state that the job left, for another guest. The drive's clock continues, so that guest's
+    /// first request waits until then.
     pub fn another(&self, is_traced: bool) -> Result<Disk, Failure> {
         let store =
             self.store.duplicate().map_err(|e| Failure::run(format!("cannot copy a drive's bytes: {e}")))?;
         Ok(Disk::new(self.port.clone(), store, "trimwise", is_traced))
     }
 
-    /// Returns the steps that satisfy `wanted`.
+    /// Returns the indices of the steps that satisfy `wanted`.
     pub fn all(&self, wanted: impl Fn(&Step) -> bool) -> Vec<usize> {
         (0..self.steps.len()).filter(|&i| wanted(&self.steps[i].0)).collect()
     }
 
-    /// Returns how long a step took.
     pub fn duration_ns(&self, step: usize) -> u64 {
         self.steps[step].1.duration().as_nanos()
     }
 
-    /// Returns a step's result as `of` reads it.
+    /// Returns a step's result, as read by `of`.
     pub fn outcome<'a, T>(
         &'a self,
         step: usize,
@@ -285,7 +249,7 @@ impl Ran {
         })
     }
 
-    /// Returns what the workload of a step measured, as `of` reads it.
+    /// Returns the figures of a step's workload, as read by `of`.
     pub fn workload<T>(&self, step: usize, of: impl Fn(&WorkloadFigures) -> Option<T>) -> Result<T, Failure> {
         self.outcome(step, |outcome| match outcome {
             Outcome::Cell(cell, _) => of(&cell.workload),
@@ -293,7 +257,7 @@ impl Ran {
         })
     }
 
-    /// Returns the text of a file that a step read.
+    /// Returns the text of the file that a step read.
     pub fn text(&self, step: usize) -> Result<&str, Failure> {
         self.outcome(step, |outcome| match outcome {
             Outcome::Text(text) => Some(text.as_str()),
@@ -301,7 +265,7 @@ impl Ran {
         })
     }
 
-    /// Returns where a file lies that a step asked for.
+    /// Returns the extents of the file that a step located.
     pub fn extents(&self, step: usize) -> Result<&[FileExtent], Failure> {
         self.outcome(step, |outcome| match outcome {
             Outcome::Extents(extents) => Some(extents.as_slice()),
@@ -309,7 +273,7 @@ impl Ran {
         })
     }
 
-    /// Returns the requests between the beginning of a step and the end of another.
+    /// Returns the requests between the beginning of one step and the end of another.
     pub fn requests(&self, first: usize, last: usize) -> &[TraceEntry] {
         let end = self.marks.get(last + 1).map_or(self.trace.len(), |mark| mark.traced);
         let begin = self.marks.get(first).map_or(end, |mark| mark.traced);
@@ -317,7 +281,7 @@ impl Ran {
     }
 }
 
-/// Explains a failed run to the user.
+/// Converts a cell's error to a failure for the user.
 pub fn failure(error: KernelCellError) -> Failure {
     match error {
         KernelCellError::Job(error) => job_failure(error),
@@ -326,7 +290,7 @@ pub fn failure(error: KernelCellError) -> Failure {
     }
 }
 
-/// Does the same for a job.
+/// Converts a job's error to a failure for the user.
 pub fn job_failure(error: JobError) -> Failure {
     match error {
         JobError::Machine(MachineError::Interrupted) => Failure::Interrupted,

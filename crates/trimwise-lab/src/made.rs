@@ -1,7 +1,8 @@
-//! What made a table: the code that decides results, part by part, and the kernels.
+//! Identifies the code that made a table, part by part, and the kernels.
 //!
-//! A table in a page has it in a line below it, as [`MadeBy::line`] writes it. When the code changes, [`stale`] says which
-//! parts, so a reader sees that a table was made by others, and an author which tables to make again.
+//! A table in a page has this in a line below it, as written by [`MadeBy::line`]. When the code changes, [`stale`]
+//! names the changed parts. So a reader sees that a table was made by other code, and an author sees which tables to
+//! make again.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,28 +13,27 @@ use crate::guests::RealKernel;
 use trimwise_linux::kept;
 use trimwise_uml::images::KernelImage;
 
-/// How a line begins that says what made the table above it.
+/// Prefix of the line that identifies what made the table above it.
 pub const BEGINNING: &str = "Made by ";
 
-/// How a line begins about a table that is older than these lines.
+/// Prefix of the line below a table that is older than such lines.
 pub const UNKNOWN: &str = "Made by code that was not noted";
 
-/// Parts that decide nothing in the model.
+/// Parts that do not affect the model.
 const OF_KERNELS: [&str; 2] = ["guest", "daemon"];
 
-/// What made a table.
+/// The code and kernels that made a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MadeBy {
-    /// A hash of all of it and of the seed: tables with the same are the same.
+    /// Hash of all of it and of the seed: tables with the same fingerprint are the same.
     pub fingerprint: String,
-    /// Hashes of the code, by the names of its parts; comments and tests do not count.
+    /// Hashes of the code by the names of its parts; comments and tests do not count.
     pub code: BTreeMap<String, String>,
-    /// Each kernel's release and the hash of what it was built from.
+    /// Release and hash of the ingredients of each kernel.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kernels: Vec<String>,
 }
 
-/// Returns the parts of this program's code with their hashes.
 pub fn code() -> BTreeMap<String, String> {
     parse(env!("TRIMWISE_PARTS"))
 }
@@ -43,7 +43,7 @@ fn parse(parts: &str) -> BTreeMap<String, String> {
     words.map(|(name, hash)| (name.to_owned(), hash.to_owned())).collect()
 }
 
-/// Returns how a kernel is named: its release and the hash of what it was built from.
+/// Returns a kernel's release and the hash of its ingredients.
 pub fn kernel(image: &KernelImage) -> String {
     named(&image.release, &image.recipe)
 }
@@ -53,19 +53,19 @@ fn named(release: &str, recipe: &str) -> String {
 }
 
 impl MadeBy {
-    /// Returns what this program makes in the model.
+    /// Identifies this program's results in the model.
     pub fn model(seed: u64) -> Self {
         let mut code = code();
         code.retain(|part, _| !OF_KERNELS.contains(&part.as_str()));
         Self::of(code, Vec::new(), seed)
     }
 
-    /// Returns what this program makes on kernels, as [`kernel`] names them.
+    /// Identifies this program's results on kernels named by [`kernel`].
     pub fn kernels(kernels: Vec<String>, seed: u64) -> Self {
         Self::of(code(), kernels, seed)
     }
 
-    /// Returns what this program makes on the kernel of a result, or in the model.
+    /// Identifies this program's results on this kernel, or in the model.
     pub fn on(found: Option<&RealKernel>, seed: u64) -> Self {
         match found {
             Some(kernel) => Self::kernels(vec![named(&kernel.release, &kernel.recipe)], seed),
@@ -79,7 +79,6 @@ impl MadeBy {
         Self { fingerprint, code, kernels }
     }
 
-    /// Returns the line below a table.
     pub fn line(&self) -> String {
         format!("{BEGINNING}{self}.")
     }
@@ -92,8 +91,8 @@ impl fmt::Display for MadeBy {
     }
 }
 
-/// Returns the parts of the code that have changed since a line of [`MadeBy::line`] was written; `None` if the line says
-/// nothing of the code.
+/// Returns the parts of the code that have changed since a line of [`MadeBy::line`] was written; `None` if the line
+/// does not name any code.
 pub fn stale(line: &str, now: &BTreeMap<String, String>) -> Option<Vec<String>> {
     let (_, parts) = line.trim_end_matches('.').strip_prefix(BEGINNING)?.split_once(": ")?;
     let made = parse(parts);

@@ -1,6 +1,6 @@
 //! A figure of a repeated experiment: series of points over an axis.
 //!
-//! It holds what a table, a program or a chart needs, and nothing about their appearance.
+//! It holds the data for a table, a program or a chart, but nothing about their appearance.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -11,26 +11,23 @@ use serde::ser::SerializeStruct;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use trimwise::compare::statistics;
 
-/// An axis.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Axis {
-    /// The key of its values for programs, with the unit: `execution_time_s`.
+    /// Key of the values for programs, with the unit: `execution_time_s`.
     pub key: Cow<'static, str>,
-    /// What it shows, for display.
+    /// For display.
     pub label: Cow<'static, str>,
-    /// The unit of its values; empty for counts and names.
+    /// Empty for counts and names.
     pub unit: Cow<'static, str>,
-    /// Whether it is drawn logarithmically. Values that are not positive cannot be shown on it.
+    /// True for a logarithmic axis, which cannot show values that are not positive.
     pub log: bool,
 }
 
 impl Axis {
-    /// A linear axis.
     pub const fn linear(key: &'static str, label: &'static str, unit: &'static str) -> Self {
         Self::of(key, label, unit, false)
     }
 
-    /// A logarithmic axis.
     pub const fn log(key: &'static str, label: &'static str, unit: &'static str) -> Self {
         Self::of(key, label, unit, true)
     }
@@ -40,7 +37,6 @@ impl Axis {
     }
 }
 
-/// How a figure is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PlotKind {
@@ -56,9 +52,7 @@ pub enum PlotKind {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Place {
-    /// At a number.
     At(f64),
-    /// In a category.
     In(String),
 }
 
@@ -83,19 +77,16 @@ impl From<String> for Place {
     }
 }
 
-/// A point: the measurement at a place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point {
-    /// Its place.
     pub x: Place,
-    /// The median over the repetitions, in the y axis's unit.
+    /// Median over the repetitions, in the y axis's unit.
     pub y: f64,
     /// Minimum and maximum of the repetitions, if they differ.
     pub range: Option<(f64, f64)>,
 }
 
 impl Point {
-    /// Makes a point from one run.
     pub fn new(x: impl Into<Place>, y: f64) -> Self {
         Self { x: x.into(), y, range: None }
     }
@@ -109,32 +100,26 @@ impl Point {
     }
 }
 
-/// Points that belong together: a policy over all settings, or a part of all bars.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// Its name.
     pub name: String,
-    /// Its points, in the order of the x axis.
+    /// In the order of the x axis.
     pub points: Vec<Point>,
 }
 
-/// One figure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plot {
-    /// What it shows.
     pub title: String,
-    /// How it is drawn.
     pub kind: PlotKind,
-    /// The x axis: settings or categories.
+    /// Settings or categories.
     pub x: Axis,
-    /// The y axis: what was measured.
     pub y: Axis,
-    /// The series, in the order of their legend.
+    /// In the order of the legend.
     pub series: Vec<Series>,
 }
 
 impl Plot {
-    /// Returns the places on the x axis, each once: in the order of the first series that has them.
+    /// Returns each place on the x axis once, in the order of the first series that has it.
     pub fn places(&self) -> Vec<&Place> {
         let mut places: Vec<&Place> = Vec::new();
         for point in self.series.iter().flat_map(|s| &s.points) {
@@ -151,13 +136,12 @@ impl Plot {
         places
     }
 
-    /// Returns a series' point at a place.
     pub fn at(&self, series: &str, place: &Place) -> Option<&Point> {
         self.series.iter().find(|s| s.name == series)?.points.iter().find(|p| p.x == *place)
     }
 
-    /// Makes a plot of the same places, with `figure` applied to each point and to the point of one series there: how
-    /// far from a bound, how much less than a baseline. The series itself is left out; `None` if it does not exist.
+    /// Plots `figure` of each point and of the point of one series at the same place, such as the difference from a
+    /// bound or a baseline. That series is left out; `None` if it does not exist.
     pub fn against(
         &self,
         series: &str,
@@ -189,7 +173,7 @@ impl Plot {
         self
     }
 
-    /// Makes a plot of `figure` of each point and of its series' point at one place, which is left out itself.
+    /// Plots `figure` of each point and of its series' point at one place, which is left out.
     pub(crate) fn against_place(
         &self,
         place: &Place,
@@ -207,7 +191,7 @@ impl Plot {
         Self { title: title.to_owned(), kind: self.kind, x: self.x.clone(), y, series }
     }
 
-    /// How much longer than under `ideal`, in percent, if this plot shows times.
+    /// Plots how much longer each policy takes than `ideal`, in percent, if this plot shows times.
     pub(crate) fn distance_to_ideal(&self) -> Option<Self> {
         let y = Axis::linear("vs_ideal_percent", "longer than under ideal", "%");
         self.against("ideal", "Distance to the bound", y, |time, bound| (time / bound - 1.0) * 100.0)
@@ -247,7 +231,7 @@ impl Serialize for Plot {
     }
 }
 
-/// Read back as it is written; a value that is no number is written as null.
+/// Deserializes as it is written; a value that is not a number is written as null.
 impl<'de> Deserialize<'de> for Plot {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
@@ -282,19 +266,14 @@ impl<'de> Deserialize<'de> for Plot {
     }
 }
 
-/// A table of figures, as texts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Table {
-    /// Its title.
     pub title: String,
-    /// Its columns.
     pub header: Vec<String>,
-    /// Its rows.
     pub rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// A table with `N` columns.
     pub fn new<const N: usize>(title: impl Into<String>, header: [&str; N], rows: Vec<[String; N]>) -> Self {
         let rows = rows.into_iter().map(Vec::from).collect();
         Self { title: title.into(), header: header.map(str::to_owned).to_vec(), rows }

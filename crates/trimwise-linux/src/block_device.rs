@@ -18,20 +18,14 @@ use crate::mount::Mount;
 pub(crate) use sysfs::{LAYERS_MAX, devices_in_sysfs, node_numbers, number_in, numbers_of, of_node};
 pub use sysfs::{SysBlock, SysfsError};
 
-/// A disk or a partition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockDevice {
-    /// The kernel's name: `sda1`, `nvme0n1`, `dm-0`.
     pub name: String,
-    /// Major and minor number.
     pub numbers: (u32, u32),
-    /// Directory in sysfs.
     pub sysfs: SysBlock,
-    /// Size of the disk or partition.
     pub size: Bytes,
     /// Offset on the disk; zero unless the device is a partition.
     pub start: Bytes,
-    /// Limits on a discard.
     pub limits: DiscardLimits,
 }
 
@@ -54,9 +48,7 @@ pub struct DiscardLimits {
 pub struct DiscardCounts {
     /// Commands that the device completed.
     pub commands: u64,
-    /// Requests that were merged into another.
     pub merged: u64,
-    /// Bytes covered by the commands.
     pub bytes: Bytes,
 }
 
@@ -88,36 +80,26 @@ pub struct BlockStat {
     pub requests_ms: u64,
     /// Time during which there were some, in milliseconds.
     pub busy_ms: u64,
-    /// Bytes read so far.
     pub read: Bytes,
-    /// Bytes written so far.
     pub written: Bytes,
-    /// Requests that have not completed.
     pub in_flight: u64,
     /// Discards; `None` before Linux 4.18, which does not count them.
     pub discards: Option<DiscardCounts>,
 }
 
-/// Reasons why a mount's device cannot be examined.
 #[derive(Debug, Error)]
 pub enum BlockDeviceError {
     /// A file system in memory, on the network, or above another one.
     #[error(
         "{mount_point}: {fs_type} is not on a block device, so there is nothing to trim; expected ext4, XFS, btrfs..."
     )]
-    None {
-        /// Mount point of the file system.
-        mount_point: String,
-        /// Type of the file system.
-        fs_type: String,
-    },
-    /// Sysfs cannot be read, or does not list the device.
+    None { mount_point: String, fs_type: String },
     #[error(transparent)]
     Sysfs(#[from] SysfsError),
 }
 
 impl BlockDevice {
-    /// Reads its limits and its place on its disk.
+    /// Reads the device's limits and its place on its disk.
     pub(crate) fn of(sysfs: SysBlock) -> Result<Self, BlockDeviceError> {
         let disk = sysfs.whole();
         let sectors = |attribute| sysfs.number(attribute).map(|n| Bytes(n.saturating_mul(SECTOR_BYTES)));
@@ -172,17 +154,15 @@ impl BlockDevice {
         serials
     }
 
-    /// Returns the sysfs link by number, which stays valid when names change.
     pub fn sysfs_link(&self) -> PathBuf {
         sysfs::link(self.numbers)
     }
 
-    /// Returns the kernel's counts of requests so far.
     pub fn stat(&self) -> Result<BlockStat, BlockDeviceError> {
         Ok(self.sysfs.stat()?)
     }
 
-    /// Writes that have not completed. The kernel counts discards among them.
+    /// Returns the number of writes that have not completed. The kernel counts discards among them.
     pub(crate) fn writes_in_flight(&self) -> Result<u64, BlockDeviceError> {
         let second = |text: &str| text.split_whitespace().nth(1)?.parse().ok();
         Ok(self.sysfs.read_as("inflight", "two numbers", second)?)
@@ -195,9 +175,6 @@ impl BlockDevice {
 }
 
 /// Returns the devices of a file system: one, or for btrfs all of them.
-///
-/// # Errors
-/// If the file system has no device, or sysfs cannot be read.
 pub fn devices_of(mount: &Mount) -> Result<Vec<BlockDevice>, BlockDeviceError> {
     let found = devices_in_sysfs(&HostRoot::default(), mount)?;
     if found.is_empty() {
@@ -209,7 +186,7 @@ pub fn devices_of(mount: &Mount) -> Result<Vec<BlockDevice>, BlockDeviceError> {
     found.into_iter().map(BlockDevice::of).collect()
 }
 
-/// Returns `/sys/fs/btrfs/UUID` of the file system on this device.
+/// Returns `/sys/fs/btrfs/UUID` of the file system.
 pub fn btrfs_directory(device: &BlockDevice) -> Option<PathBuf> {
     device.sysfs.btrfs(&HostRoot::default())
 }

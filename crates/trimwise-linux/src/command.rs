@@ -1,4 +1,4 @@
-//! A program of the user's as a workload of a real directory.
+//! Runs a user's program as a workload in a real directory.
 
 use std::fs::File;
 use std::io;
@@ -17,14 +17,11 @@ const POLL: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 /// Bytes of a program's output that are kept: its last lines are shown if it fails.
 const KEPT_BYTES: usize = 64 << 10;
 
-/// The end of a program's run.
 #[derive(Clone, Debug)]
 pub struct CommandEnd {
     /// Exit status; SIGKILL if the program was interrupted.
     pub status: ExitStatus,
-    /// Tail of the program's standard output.
     pub output: Vec<u8>,
-    /// Tail of the program's standard error.
     pub errors: Vec<u8>,
     /// Time from before the program's start until it and everything that it left in the background with its output had
     /// ended.
@@ -33,9 +30,6 @@ pub struct CommandEnd {
 
 /// Runs a program in a directory, without input, until it has ended and nothing in the background can write to its
 /// output any more, or until `interrupted` is set.
-///
-/// # Errors
-/// If it cannot be started or watched.
 pub fn run(directory: &Path, command: &[String], interrupted: &AtomicBool) -> io::Result<CommandEnd> {
     let (program, arguments) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let begin = Instant::now();
@@ -68,7 +62,7 @@ fn watch(child: &mut Child, interrupted: &AtomicBool) -> io::Result<[Vec<u8>; 2]
     loop {
         if interrupted.load(Ordering::SeqCst) {
             match &handle {
-                // It may just have ended.
+                // The program may just have ended.
                 Some(handle) => drop(pidfd_send_signal(handle, Signal::KILL)),
                 None => return Ok(said),
             }
@@ -89,7 +83,7 @@ fn watch(child: &mut Child, interrupted: &AtomicBool) -> io::Result<[Vec<u8>; 2]
                 0 => *pipe = None,
                 length => {
                     said.extend_from_slice(&buffer[..length]);
-                    // Rarely, since all that is kept is moved.
+                    // This is rare, since everything that is kept is moved.
                     if said.len() > 4 * KEPT_BYTES {
                         said.drain(..said.len() - KEPT_BYTES);
                     }

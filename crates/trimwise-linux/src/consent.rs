@@ -21,7 +21,7 @@ use trimwise::units::Bytes;
 
 use crate::block_device::{BlockDevice, BlockDeviceError, numbers_of};
 use crate::path_error::{PathError, at};
-use crate::raw_device::Target;
+use crate::target::Target;
 
 pub use signature::{HEAD_BYTES, signature};
 pub use usage::parse_swaps;
@@ -48,19 +48,12 @@ pub(crate) enum Identity {
     Device((u32, u32)),
 }
 
-/// Reasons why a target may not be overwritten.
 #[derive(Debug, Error)]
-#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum ConsentError {
-    /// The device does not exist, or the target is of another kind.
     #[error("{path}: {what}; expected {expected}")]
     Kind { path: String, what: String, expected: String },
     #[error("{path}: {how}: it is never written to while it is in use")]
-    InUse {
-        path: String,
-        /// Description of the use, such as "is mounted on /home".
-        how: String,
-    },
+    InUse { path: String, how: String },
     /// The target holds data, and the user did not repeat its name.
     #[error(
         "{path}: holds {what}, all of which would be lost; {said}if that is what you want, repeat its path{serial}: \
@@ -77,16 +70,13 @@ pub enum ConsentError {
     ReadOnly { path: String },
     #[error("{path}: has a size of 0: it contains no medium")]
     Empty { path: String },
-    /// The kernel gives no information about the device.
     #[error(transparent)]
     Device(#[from] BlockDeviceError),
-    /// The target cannot be examined.
     #[error(transparent)]
     Io(#[from] PathError),
 }
 
 impl Consent {
-    /// Returns the target that may be overwritten.
     pub fn target(&self) -> &Target {
         &self.target
     }
@@ -99,9 +89,6 @@ impl Consent {
 /// Checks that `target` may be overwritten, given the user's confirmation `word` (`--destroy WORD`).
 ///
 /// Reads only. A missing or empty file needs no confirmation.
-///
-/// # Errors
-/// If the target is in use, of the wrong kind, or holds data and `word` is neither its path nor its serial number.
 pub fn check(target: &Target, word: Option<&str>) -> Result<Consent, ConsentError> {
     let identity = match target {
         Target::File(path) => check_file(path, word)?,

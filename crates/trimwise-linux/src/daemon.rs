@@ -1,6 +1,6 @@
 //! Code shared by the command and `trimwised`: the daemon's configuration and its control protocol.
 
-/// The folder of the daemon's sockets, unless it was told another one.
+/// Folder of the daemon's sockets by default.
 pub const DEFAULT_RUN: &str = "/run/trimwise";
 
 pub mod config;

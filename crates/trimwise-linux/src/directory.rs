@@ -38,12 +38,11 @@ use crate::ioctl::batch::{CALLS_MAX, Ended, Memory, monotonic_ns};
 const COPY_BYTES: usize = 4096;
 /// Interval at which a sleep checks the interrupt flag.
 const INTERRUPT_LOOKS: Duration = Duration::from_millis(100);
-/// As much as most writes write.
+/// Source of zeros for writes; most writes are at most this long.
 static ZEROS: [u8; 1 << 20] = [0; 1 << 20];
 /// Maximum number of parents held open: a process may have 1,024 descriptors.
 const PARENTS_MAX: usize = 256;
 
-/// A directory of this host in which a workload runs, in real time.
 #[derive(Debug)]
 pub struct RealDirectory {
     root: Rc<OwnedFd>,
@@ -60,7 +59,6 @@ pub struct RealDirectory {
     copy: RefCell<[[u8; COPY_BYTES]; 2]>,
 }
 
-/// How a directory is used, which its tasks share.
 #[derive(Clone, Debug)]
 pub(crate) struct How {
     pub begin: Instant,
@@ -110,7 +108,7 @@ impl RealDirectory {
     /// Opens the directory. `interrupted` can be set at any time, for instance by a signal handler.
     ///
     /// # Errors
-    /// If it is missing, not a directory, on a read-only file system, or not writable. Nothing is created.
+    /// If it is missing, not a directory, on a read-only file system, or not writable.
     pub fn open(path: &Path, interrupted: Arc<AtomicBool>) -> Result<Self, DirectoryError> {
         let begin = Instant::now();
         let how =
@@ -173,12 +171,10 @@ impl RealDirectory {
         }
     }
 
-    /// Returns the directory's absolute path, without symbolic links.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns true if the interrupt flag is set.
     pub fn is_interrupted(&self) -> bool {
         self.how.interrupted.load(Ordering::Relaxed)
     }
@@ -260,14 +256,15 @@ impl RealDirectory {
         }
     }
 
-    /// Performs calls in batches. Returns `None`, and has made none, where nothing takes batches.
+    /// Performs calls in batches. Returns `None`, without having made any, where nothing takes batches.
     fn perform_in(&self, memory: &mut Memory, calls: &mut Calls) -> Option<Result<(), FileError>> {
         let (list, paths, data, scratch, times) = calls.parts();
         let begin_ns = self.how.batches_since_ns?;
         let (mut at, mut file, mut path) = (0, None, "");
         while at < list.len() {
             let mut batch = memory.begin(scratch, file.take());
-            // Index in the list of each call of the batch: a copy is none, since a guest's processor takes no time.
+            // Maps each call of the batch to its index in the list. A copy makes no call, since a guest's processor
+            // takes no time.
             let mut indices = Vec::with_capacity(CALLS_MAX);
             let mut failed = None;
             for (index, call) in list.iter().enumerate().skip(at) {
@@ -327,7 +324,7 @@ impl RealDirectory {
         Some(Ok(()))
     }
 
-    /// Performs and measures a call in one batch. Returns `None`, and has made none, where nothing takes batches.
+    /// Performs and measures a call in one batch. Returns `None`, without having made it, where nothing takes batches.
     fn timed_in(
         &self,
         memory: &mut Memory,
@@ -384,7 +381,7 @@ impl RealDirectory {
         })
     }
 
-    /// Returns the data to write in a batch: those given, or as many zeros.
+    /// Returns the data to write in a batch: `data`, or as many zeros.
     fn zeros_or<'a>(&self, data: &'a [u8]) -> &'a [u8] {
         ZEROS.get(..data.len()).filter(|_| self.how.writes_zeros).unwrap_or(data)
     }

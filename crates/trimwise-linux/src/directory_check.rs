@@ -15,16 +15,13 @@ use trimwise::workload::postmark::{Footprint, LocationError, PostmarkConfig, foo
 
 /// Reasons why a directory is unsuitable; each is one sentence for the user.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum DirectoryError {
     #[error("{path}: no such directory")]
     Missing { path: String },
-    /// The path is not a directory.
     #[error("{path}: not a directory")]
     NotADirectory { path: String },
     #[error("{path}: the file system is mounted read-only")]
     ReadOnly { path: String },
-    /// Files cannot be created in the directory.
     #[error("{path}: not writable: {reason}")]
     NotWritable { path: String, reason: String },
     /// The directory contains a name that the run would write to and delete.
@@ -33,7 +30,6 @@ pub enum DirectoryError {
     /// A location is a symbolic link or another mount: files would go elsewhere.
     #[error("{path}: leads out of the directory under test (a symbolic link or another mount)")]
     LeadsOut { path: String },
-    /// A location is outside of the directory.
     #[error(transparent)]
     Location(#[from] LocationError),
     #[error("{path}: the run needs at least {needed} and {free} are free")]
@@ -45,13 +41,8 @@ pub enum DirectoryError {
     },
     #[error("{path}: the run needs at least {needed} inodes and {free} are free")]
     TooFewInodes { path: String, needed: u64, free: u64 },
-    /// The directory cannot be examined.
     #[error("{path}: {reason}")]
-    Io {
-        /// Path of the file or directory that could not be examined.
-        path: String,
-        reason: String,
-    },
+    Io { path: String, reason: String },
 }
 
 /// Returns a function that adds a path to an error, for `map_err`.

@@ -11,17 +11,12 @@ use crate::ioctl::{FiemapExtent, fiemap};
 /// A contiguous run of a file's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// Start in the file, in bytes.
     pub logical: u64,
-    /// Start on the device, in bytes.
     pub physical: u64,
-    /// Length of the extent, in bytes.
     pub bytes: u64,
 }
 
-/// Reasons why the location of a file is unknown.
 #[derive(Debug, Error)]
-#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum FiemapError {
     #[error("its file system does not report the location of a file (FIEMAP: {0})")]
     Call(std::io::Error),

@@ -21,27 +21,24 @@ pub fn with_ending(path: &Path, ending: &str) -> PathBuf {
 /// Ends the name of a file that is being written.
 pub const UNFINISHED: &str = ".new";
 
-/// Returns a hidden name in the same directory that nobody else uses, for a file until it is whole.
+/// Returns a hidden, unique name in the same directory, for a file until it is complete.
 pub fn unfinished_beside(path: &Path) -> PathBuf {
     // Process ids repeat in containers, and where several computers share a directory.
     let number = RandomState::new().build_hasher().finish();
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    // A name that is nearly as long as one may be leaves no room for more.
+    // A name close to the maximum length leaves no room for more.
     let name = &name[..name.floor_char_boundary(200)];
     path.with_file_name(format!(".{name}.{number:016x}{UNFINISHED}"))
 }
 
 /// Gives a finished file its name. Without `replace`, fails if a file has appeared there meanwhile.
-///
-/// # Errors
-/// Errors of the operating system; the file then still has its old name.
 pub fn give_name(finished: &Path, name: &Path, replace: bool) -> io::Result<()> {
     if replace {
         return fs::rename(finished, name);
     }
-    // Unlike a rename, a link replaces nothing.
+    // Unlike a rename, a link never replaces a file.
     match fs::hard_link(finished, name) {
-        // Not every file system has links.
+        // Not every file system supports hard links.
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists && !name.exists() => {
             fs::rename(finished, name)
         }
@@ -50,28 +47,22 @@ pub fn give_name(finished: &Path, name: &Path, replace: bool) -> io::Result<()> 
     }
 }
 
-/// Reasons why a file could not be read. The text of each follows the file's name in a message.
+/// The text follows the file's name in a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unread {
     /// The file is not a regular file, too long, or not UTF-8.
     Wrong(String),
-    /// Opening or reading the file failed.
     Failed(String),
 }
 
-/// Reads a text file of at most `most` bytes; `None` if it does not exist.
-///
-/// # Errors
-/// If the file cannot be read or is longer. The text follows the file's name in a message.
+/// Reads a text file of at most `most` bytes; `None` if it does not exist. The text of an error follows the file's name
+/// in a message.
 pub(crate) fn read_at_most(path: &Path, most: u64) -> Result<Option<String>, String> {
     read(path, most, 0).map_err(|(Unread::Wrong(why) | Unread::Failed(why))| why)
 }
 
 /// Reads a text file of at most `most` bytes that only this program writes, without following links. Returns `None` if
 /// it does not exist.
-///
-/// # Errors
-/// If the file is not a regular file, cannot be read, or is longer.
 pub fn read_own(path: &Path, most: u64) -> Result<Option<String>, Unread> {
     read(path, most, OFlags::NOFOLLOW.bits())
 }
@@ -134,8 +125,8 @@ pub fn read_input(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Opens a pipe or a device for writing. Waits a while for a pipe's reader, which may be about to start, but not for
-/// ever.
+/// Opens a pipe or a device for writing. Waits a while for a pipe's reader, which may be about to start, but not
+/// forever.
 ///
 /// # Errors
 /// Errors of the operating system, or that no program reads the pipe.
@@ -160,7 +151,6 @@ pub fn open_output(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Writes a file atomically, through a temporary name.
 pub fn replace(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     let temporary = with_ending(path, ".new");
     drop(fs::remove_file(&temporary)); // left by a killed daemon, or a planted link

@@ -19,28 +19,22 @@ use crate::ioctl::{Fsmap, FsmapQuery};
 use crate::layout::{Kind, Layout};
 use crate::trim::Span;
 
-/// The expected result of trimming a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Estimate {
-    /// A sum over the map of free extents.
     Extents(Extents),
     /// Upper bound from the devices' free space, for file systems without a map.
     Bound(Bytes),
 }
 
-/// Free extents, each clipped to the range and to its group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extents {
-    /// Number of extents that are long enough.
     pub count: u64,
-    /// Bytes in those extents.
     pub bytes: Bytes,
     /// Upper bound on the number of commands. Where a device accepts several ranges per command, the kernel may need
     /// fewer.
     pub commands_max: u64,
-    /// Number of extents that are too short.
+    /// Extents below the minimum length.
     pub too_short: u64,
-    /// Bytes in the short extents.
     pub too_short_bytes: Bytes,
 }
 
@@ -55,7 +49,7 @@ pub fn estimate(
 ) -> Result<Estimate, Errno> {
     if let (Kind::Ext4 | Kind::Xfs, Some(layout), [device]) = (kind, layout, devices) {
         match free_extents(file.as_fd(), kind, layout, device, span, least) {
-            // A kernel without GETFSMAP (ext4 before 4.16), or a file system of that name in user space.
+            // The kernel lacks GETFSMAP (ext4 before 4.16), or the file system runs in user space.
             Err(Errno::NOTTY | Errno::OPNOTSUPP) => {}
             done => return done.map(Estimate::Extents),
         }
@@ -288,8 +282,8 @@ pub fn commands(limits: DiscardLimits, start: u64, bytes: u64) -> u64 {
     u64::from(head > 0) + (rest / bio) * bio.div_ceil(command) + (rest % bio).div_ceil(command)
 }
 
-/// Returns the devices' size less what the file system reports as in use. `statfs`'s free blocks would be too few: file
-/// systems reserve space that FITRIM trims anyway (btrfs: 1,022.6 MiB discarded where 1,018.2 MiB were free).
+/// Returns the devices' size less the space that the file system reports as in use. `statfs`'s free blocks would be too
+/// few: file systems reserve space that FITRIM trims anyway (btrfs: 1,022.6 MiB discarded where 1,018.2 MiB were free).
 fn unused(kind: Kind, file: BorrowedFd<'_>, devices: &[BlockDevice]) -> Result<Bytes, Errno> {
     let held = devices.iter().fold(0, |sum: u64, device| sum.saturating_add(device.size.0));
     let used = match devices.first().filter(|_| kind == Kind::Btrfs).and_then(btrfs_used) {

@@ -8,18 +8,15 @@ use crate::doctor::NO_TRIM;
 use crate::host_root::HostRoot;
 use crate::mount::{Mount, nearest, text_of, unescaped};
 
-/// A line of fstab.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Number of the line, from 1.
+    /// From 1.
     pub line: usize,
-    /// What is mounted, with escapes decoded: `/dev/sda1`, `UUID=...`, a folder.
+    /// The source, with escapes decoded: `/dev/sda1`, `UUID=...`, a folder.
     pub source: String,
-    /// Mount point, with escapes decoded.
     pub point: PathBuf,
-    /// Type of the file system; `swap` for swap areas.
+    /// `swap` for swap areas.
     pub fs_type: String,
-    /// Mount options of the entry.
     pub options: Vec<String>,
 }
 
@@ -29,7 +26,6 @@ impl Entry {
         ["bind", "rbind"].iter().any(|option| self.has(option))
     }
 
-    /// Returns true if the entry lists this option.
     pub fn has(&self, option: &str) -> bool {
         self.options.iter().any(|one| one == option)
     }
@@ -55,14 +51,13 @@ pub fn entries(root: &HostRoot, mounts: &[Mount], wanted: impl Fn(&Entry) -> boo
     found
 }
 
-/// Returns true if these entries of one file system exempt it from trims at intervals: an entry says so, and no other
+/// Returns true if these entries of one file system exempt it from periodic trims: an entry says so, and no other entry
 /// lists it without. The option of a bind mount concerns that mount only.
 pub fn is_spared(entries: &[&Entry]) -> bool {
     let says_so = |entry: &&&Entry| entry.has(NO_TRIM) && !entry.is_bind();
     entries.iter().any(|entry| says_so(&entry)) && entries.iter().all(|entry| entry.has(NO_TRIM))
 }
 
-/// Parses the text of a file in the format of fstab.
 pub(crate) fn parse(text: &str) -> Vec<Entry> {
     let lines = text.lines().map(str::trim).zip(1..).filter(|(text, _)| !text.starts_with('#'));
     lines

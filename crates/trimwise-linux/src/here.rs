@@ -1,7 +1,7 @@
 //! Describes a directory's host for a model: the drive below it, its file system, kernel and memory.
 //!
-//! Everything is only read. Layers that sysfs shows (partitions, LVM, dm-crypt, RAID, loop devices) are followed down
-//! to the drives. Like the doctor, this module reads below a [`HostRoot`], so that tests can build fake hosts.
+//! Nothing is written. Layers that sysfs shows (partitions, LVM, dm-crypt, RAID, loop devices) are followed down to the
+//! drives. Like the doctor, this module reads below a [`HostRoot`], so that tests can build fake hosts.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -18,46 +18,34 @@ use crate::path_error::{PathError, at};
 use crate::systemd;
 use crate::today::Today;
 
-/// A directory and its host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Here {
-    /// The root of its host.
     pub root: HostRoot,
-    /// The mount that contains the directory.
     pub mount: Mount,
-    /// Drives below the directory; empty if there are none or sysfs does not show them.
+    /// Empty if there are none or sysfs does not show them.
     pub drives: Vec<Drive>,
-    /// Size of the file system.
     pub size: Bytes,
-    /// Space in use, in percent, as df shows it.
+    /// As df shows it.
     pub utilization_percent: u8,
-    /// What trims it today.
     pub today: Today,
     /// True if TRIM passes down to a drive that accepts it, according to the kernel; `None` if sysfs does not show its
     /// device.
     pub passes: Option<bool>,
-    /// True if systemd runs the host.
     pub has_systemd: bool,
-    /// The kernel's release, as `uname -r` prints it.
     pub kernel: String,
-    /// The host's memory; `None` if it is unknown.
     pub memory: Option<Bytes>,
 }
 
-/// A drive below the directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Drive {
-    /// The kernel's name: `sda`, `nvme0n1`.
     pub name: String,
-    /// Model reported by the drive; empty if it reports none.
+    /// Empty if the drive reports none.
     pub model: String,
-    /// Size of the drive.
     pub size: Bytes,
-    /// Connection of the drive to the host.
     pub link: Transport,
     /// True if the kernel treats the drive as rotational.
     pub rotates: bool,
-    /// Largest discard that the drive accepts; zero if none.
+    /// Zero if the drive accepts no discards.
     pub discard_max: Bytes,
     /// True if the drive may lose acknowledged writes at a power cut, as far as Linux knows.
     pub is_volatile: bool,
@@ -68,7 +56,6 @@ pub struct Drive {
 }
 
 impl Drive {
-    /// Reads the drive's properties from sysfs and udev.
     fn of(root: &HostRoot, device: &SysBlock) -> Self {
         let disk = disk_of(root, device);
         let name = device.name();
@@ -100,22 +87,16 @@ impl Drive {
     }
 }
 
-/// Reasons why a directory cannot be described.
 #[derive(Debug, Error)]
 pub enum HereError {
-    /// The directory's mount is unknown.
     #[error(transparent)]
     Mount(#[from] MountError),
-    /// The mounts or the file system's size cannot be read.
     #[error(transparent)]
     Io(#[from] PathError),
 }
 
 impl Here {
     /// Describes `path` and the host around it. Asks a daemon whose sockets are in `run` which file systems it trims.
-    ///
-    /// # Errors
-    /// If the path does not exist, or its mount is unknown.
     pub fn of(root: &HostRoot, run: &Path, path: &Path) -> Result<Self, HereError> {
         let mounts = mounts(root)?;
         let mount = if root.is_own() {
@@ -145,7 +126,6 @@ impl Here {
         })
     }
 
-    /// Returns true if the file system is in memory.
     pub fn is_in_memory(&self) -> bool {
         ["tmpfs", "ramfs", "devtmpfs"].contains(&self.mount.fs_type.as_str())
     }
@@ -170,7 +150,7 @@ impl Here {
     }
 }
 
-/// Returns the drives below a mount; none if sysfs does not show its device.
+/// None if sysfs does not show the device.
 pub(crate) fn drives(root: &HostRoot, mounts: &[Mount], mount: &Mount) -> Vec<Drive> {
     let mut drives = Vec::new();
     descend(root, mounts, mount, 0, &mut drives);
@@ -178,9 +158,6 @@ pub(crate) fn drives(root: &HostRoot, mounts: &[Mount], mount: &Mount) -> Vec<Dr
 }
 
 /// Returns the drives below a block device, or the device itself if it is a drive.
-///
-/// # Errors
-/// If the path is not a block device, or sysfs does not list it.
 pub fn drives_of_device(root: &HostRoot, path: &Path) -> Result<Vec<Drive>, PathError> {
     let found = std::fs::metadata(path).map_err(at(path))?;
     let device = SysBlock::of_numbers(root, numbers_of(found.rdev()))
@@ -217,7 +194,7 @@ fn lowest(root: &HostRoot, mounts: &[Mount], device: &SysBlock, depth: usize, dr
     }
 }
 
-/// Returns the whole model as udev noted it: sysfs cuts that of a SATA drive after 16 characters.
+/// Returns the full model from udev: sysfs cuts off a SATA drive's after 16 characters.
 fn full_model(root: &HostRoot, device: &SysBlock) -> Option<String> {
     let (major, minor) = device.numbers().ok()?;
     let known = root.text(PathBuf::from(format!("/run/udev/data/b{major}:{minor}")))?;

@@ -19,7 +19,6 @@ impl Default for HostRoot {
 }
 
 impl HostRoot {
-    /// Creates the root of a host whose `/` is at `path`.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self(path.into())
     }
@@ -60,17 +59,18 @@ impl HostRoot {
         names
     }
 
-    /// Returns what is known of a file. Links are resolved inside the host.
+    /// Links are resolved inside the host.
     pub(crate) fn metadata(&self, path: impl AsRef<Path>) -> Option<fs::Metadata> {
         File::from(self.open_inside(path.as_ref(), OFlags::PATH).ok()?).metadata().ok()
     }
 
-    /// Returns what a symbolic link refers to; `None` if it is none. Links on the way to it are resolved inside the host.
+    /// Returns the target of a symbolic link; `None` if the path is not one. Links on the way to it are resolved inside
+    /// the host.
     pub(crate) fn link(&self, path: impl AsRef<Path>) -> Option<PathBuf> {
         fs::read_link(self.place(path.as_ref())?).ok()
     }
 
-    /// Returns where a path of the host is, with all links resolved but the last.
+    /// Returns the path with all links resolved but the last.
     fn place(&self, path: &Path) -> Option<PathBuf> {
         let Some((folder, name)) = path.parent().zip(path.file_name()) else { return Some(self.path(path)) };
         Some(self.path(self.resolved(folder)?).join(name))
@@ -87,7 +87,7 @@ impl HostRoot {
     fn open_inside(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
         let root = open(&self.0, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         let once = || openat2(&root, path, flags | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::IN_ROOT);
-        // The kernel returns EAGAIN if something is mounted or renamed meanwhile.
+        // The kernel returns EAGAIN if something is mounted or renamed at the same time.
         let opened = (0..10).map(|_| once()).find(|opened| !matches!(opened, Err(Errno::AGAIN)));
         match opened.unwrap_or(Err(Errno::AGAIN)) {
             // openat2 needs Linux 5.6, and older seccomp filters refuse it.
@@ -96,12 +96,10 @@ impl HostRoot {
         }
     }
 
-    /// Returns true if a file, folder or link exists at `path`; a link may dangle.
     pub fn has(&self, path: impl AsRef<Path>) -> bool {
         self.place(path.as_ref()).is_some_and(|place| fs::symlink_metadata(place).is_ok())
     }
 
-    /// Returns true if this is the process's own root.
     pub fn is_own(&self) -> bool {
         self.0 == Path::new("/")
     }

@@ -24,9 +24,7 @@ use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, Setter, Updater, ioctl, opcode};
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct FstrimRange {
-    /// Start of the range.
     pub start: u64,
-    /// Length of the range.
     pub len: u64,
     /// Shorter free extents are skipped.
     pub minlen: u64,
@@ -67,13 +65,11 @@ pub struct Fsmap {
     pub device: u32,
     /// Flags of the record (`FMR_OF_*`).
     pub flags: u32,
-    /// Start of the extent on the device.
     pub physical: u64,
     /// The inode, or a code with [`Self::SPECIAL_OWNER`].
     pub owner: u64,
     /// Offset of the extent in its owner.
     pub offset: u64,
-    /// Length of the range.
     pub length: u64,
     reserved: [u64; 3],
 }
@@ -95,7 +91,6 @@ impl Fsmap {
         reserved: [0; 3],
     };
 
-    /// Returns true if the extent is free space.
     pub fn is_free(&self) -> bool {
         self.flags & Self::SPECIAL_OWNER != 0 && self.owner == Self::FREE
     }
@@ -122,7 +117,6 @@ pub struct FsmapQuery {
 }
 
 impl FsmapQuery {
-    /// Creates a query that starts at the first record.
     pub fn new() -> Box<Self> {
         Self::from(0, 0)
     }
@@ -205,11 +199,8 @@ pub fn discard(device: BorrowedFd<'_>, offset: u64, bytes: u64) -> Result<(), Er
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FiemapExtent {
-    /// Start in the file, in bytes.
     pub logical: u64,
-    /// Start on the device, in bytes.
     pub physical: u64,
-    /// Length of the extent, in bytes.
     pub length: u64,
     reserved64: [u64; 2],
     /// Flags of the extent (`FIEMAP_EXTENT_*`).

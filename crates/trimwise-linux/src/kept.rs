@@ -1,7 +1,7 @@
-//! Finished cells in files, so that a long run goes on where it was stopped.
+//! Finished cells in files, so that an interrupted run can continue.
 //!
-//! A file is written whole under another name, synced and then renamed. It begins with a line that names the run and the
-//! cell and has a hash of the rest, so half a file, or one that belongs elsewhere, is never taken for a result.
+//! A file is written completely under another name, synced and then renamed. Its first line names the run and the cell
+//! and has a hash of the rest, so an incomplete or misplaced file is never taken for a result.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};
@@ -14,10 +14,9 @@ use sha2::{Digest as _, Sha256};
 
 use trimwise::failure::Failure;
 
-/// No cell's file is nearly as large.
+/// Far more than any cell's file needs.
 pub const CELL_BYTES_MAX: u64 = 64 << 20;
 
-/// Returns a SHA-256 in hexadecimal.
 pub fn hash(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -27,7 +26,7 @@ pub fn text(cell: &str, body: &str) -> String {
     format!("{}\n{body}", head(cell, body))
 }
 
-/// Returns what [`text`] was made of; `None` if the file is another cell's, or not whole.
+/// Returns the body given to [`text`]; `None` if the file is damaged or another cell's.
 pub fn body(cell: &str, bytes: Vec<u8>) -> Option<String> {
     let text = String::from_utf8(bytes).ok()?;
     let (first, body) = text.split_once('\n')?;
@@ -39,9 +38,6 @@ fn head(cell: &str, body: &str) -> String {
 }
 
 /// Writes a file under another name, syncs it and gives it its own.
-///
-/// # Errors
-/// Those of the file system; without `replace` also that the file exists.
 pub fn write_whole(path: &Path, bytes: &[u8], replace: bool) -> io::Result<()> {
     let temporary = unfinished_beside(path);
     let written = OpenOptions::new().write(true).create_new(true).open(&temporary).and_then(|mut file| {
@@ -55,17 +51,13 @@ pub fn write_whole(path: &Path, bytes: &[u8], replace: bool) -> io::Result<()> {
     written
 }
 
-/// A folder with the finished cells of an experiment.
 #[derive(Clone, Debug)]
 pub struct Kept {
     folder: PathBuf,
 }
 
 impl Kept {
-    /// Makes the folder, unless it is there.
-    ///
-    /// # Errors
-    /// A folder that cannot be made.
+    /// Creates the folder if it is missing.
     pub fn open(folder: &Path) -> Result<Self, Failure> {
         fs::create_dir_all(folder)
             .map_err(|e| Failure::usage(format!("--out {}: {e}; expected a folder", folder.display())))?;
@@ -76,17 +68,14 @@ impl Kept {
         self.folder.join(hash(cell.as_bytes()))
     }
 
-    /// Returns a finished cell. `cell` says everything that its result depends on.
-    ///
-    /// # Errors
-    /// A file that cannot be read.
+    /// Returns a finished cell. `cell` must name everything that its result depends on.
     pub fn look<T: DeserializeOwned>(&self, cell: &str) -> Result<Option<T>, Failure> {
         let path = self.path(cell);
         let failed = |error: io::Error| Failure::run(format!("{}: {error}", path.display()));
         match fs::symlink_metadata(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(failed(error)),
-            // A link may lead to a file without an end.
+            // A link could lead to an endless file.
             Ok(there) if !there.is_file() || there.len() > CELL_BYTES_MAX => return Ok(None),
             Ok(_) => {}
         }
@@ -94,10 +83,6 @@ impl Kept {
         Ok(body.and_then(|body| serde_json::from_str(&body).ok()))
     }
 
-    /// Enters a finished cell.
-    ///
-    /// # Errors
-    /// A file that cannot be written.
     pub fn enter(&self, cell: &str, result: &impl Serialize) -> Result<(), Failure> {
         let path = self.path(cell);
         let body = serde_json::to_string(result).map_err(Failure::run)?;

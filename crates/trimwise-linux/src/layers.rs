@@ -10,22 +10,19 @@ use trimwise::units::SECTOR_BYTES;
 
 use crate::block_device::{BlockDevice, BlockDeviceError, LAYERS_MAX};
 
-/// A line of a device-mapper table: a run of sectors on a device below.
+/// A line of a device-mapper table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// The first sector on the upper device.
+    /// First sector on the upper device.
     pub start: u64,
-    /// Number of sectors in the piece.
     pub sectors: u64,
     /// Major and minor number of the device below.
     pub below: (u32, u32),
-    /// The first sector on the device below.
+    /// First sector on the device below.
     pub offset: u64,
 }
 
-/// Reasons why a device-mapper mapping is unknown.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum TableError {
     #[error("its mapping is of type '{0}'")]
     Kind(String),
@@ -37,14 +34,11 @@ pub enum TableError {
     NoTable(String),
 }
 
-/// The layer directly below a device.
 #[derive(Debug)]
 pub enum Below {
-    /// No device; the device is a disk.
     Nothing,
     /// The disk of a partition, and the byte at which the partition starts.
     Disk(Box<BlockDevice>, u64),
-    /// Pieces of other devices.
     Linear(Vec<Piece>),
     /// Something that cannot be followed.
     Opaque(TableError),
@@ -75,10 +69,7 @@ pub(crate) fn table(name: &str) -> Result<String, TableError> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Parses the output of `dmsetup table NAME`.
-///
-/// # Errors
-/// If a line is not a linear mapping; names the type of the first one.
+/// Parses the output of `dmsetup table NAME`. An error names the type of the first line that is not linear.
 pub fn parse_table(text: &str) -> Result<Vec<Piece>, TableError> {
     let mut pieces = Vec::new();
     for (index, line) in text.lines().enumerate() {

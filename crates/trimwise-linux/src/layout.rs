@@ -14,21 +14,17 @@ use trimwise::units::Bytes;
 use crate::block_device::{BlockDevice, numbers_of};
 use crate::ioctl;
 
-/// File systems whose FITRIM is treated specially.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// ext4, and ext2 and ext3 when mounted by ext4's code.
     Ext4,
-    /// XFS, with allocation groups.
     Xfs,
     /// Btrfs, whose FITRIM takes logical addresses.
     Btrfs,
-    /// Another file system.
     Other,
 }
 
 impl Kind {
-    /// Converts the kernel's name of a file system type.
     pub fn of(fs_type: &str) -> Self {
         match fs_type {
             "ext2" | "ext3" | "ext4" => Self::Ext4,
@@ -38,7 +34,6 @@ impl Kind {
         }
     }
 
-    /// Returns the name of this file system's groups.
     pub fn groups_name(self) -> &'static str {
         match self {
             Self::Xfs => "allocation groups",
@@ -50,11 +45,9 @@ impl Kind {
 /// Layout of a file system with groups of equal size; the last may be shorter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Bytes in a block.
     pub block: Bytes,
     /// The allocation unit: a block, or more on an ext4 with bigalloc.
     pub cluster: Bytes,
-    /// Bytes in a group.
     pub group: Bytes,
     /// Start of the first group: after the boot block if blocks are 1 KiB.
     pub first_group: Bytes,
@@ -62,7 +55,7 @@ pub struct Layout {
     pub end: Bytes,
     /// True if these are mkfs's defaults because the superblock could not be read.
     pub assumed: bool,
-    /// Size of an XFS realtime device, which is not part of the groups.
+    /// Size of an XFS realtime device, which belongs to no group.
     pub realtime: Bytes,
 }
 
@@ -79,7 +72,6 @@ impl Layout {
         }
     }
 
-    /// Returns the number of groups.
     pub fn groups(&self) -> u64 {
         self.end.0.saturating_sub(self.first_group.0).div_ceil(self.group.0.max(1))
     }

@@ -53,6 +53,7 @@ pub mod remount;
 mod slots;
 pub mod sparse_store;
 pub mod systemd;
+mod target;
 mod tasks;
 pub mod text;
 pub mod today;

@@ -18,25 +18,20 @@ use crate::block_device::SysBlock;
 use crate::host_root::HostRoot;
 use crate::path_error::{PathError, at};
 
-/// A mounted file system.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mount {
-    /// The kernel's id of this mount.
     pub id: u64,
-    /// The kernel's id of the parent mount.
     pub parent: u64,
     /// Major and minor number of the block device; major 0 if there is none or more than one (tmpfs, btrfs).
     pub numbers: (u32, u32),
-    /// Path at which the file system is mounted.
     pub mount_point: PathBuf,
     /// The source: `/dev/sda1`, or a word such as `tmpfs`.
     pub device: String,
-    /// Type of the file system: `ext4`, `btrfs`...
     pub fs_type: String,
     /// The options of the mount, then those of the file system, without duplicates.
     pub options: Vec<String>,
-    /// True if `discard` is a default of the file system, kept in its superblock (`tune2fs -o discard`): mountinfo shows
-    /// no option that is.
+    /// True if `discard` is a default of the file system, kept in its superblock (`tune2fs -o discard`). Mountinfo
+    /// shows no default options.
     #[serde(default)]
     pub discards_by_default: bool,
 }
@@ -64,7 +59,6 @@ impl Mount {
         self.numbers == other.numbers
     }
 
-    /// Returns true if the file system is on a block device of this host.
     pub fn has_device(&self) -> bool {
         self.numbers.0 != 0 || self.device.starts_with("/dev/")
     }
@@ -93,24 +87,15 @@ impl Mount {
     }
 }
 
-/// Reasons why the mount of a path is unknown.
 #[derive(Debug, Error)]
 pub enum MountError {
-    /// The path or `/proc/self/mountinfo` cannot be read.
     #[error(transparent)]
     Io(#[from] PathError),
-    /// `/proc/self/mountinfo` does not list this mount, as in some containers.
     #[error("{path}: no mount in /proc/self/mountinfo contains it")]
-    Unknown {
-        /// The path that the caller asked for.
-        path: String,
-    },
+    Unknown { path: String },
 }
 
 /// Finds the mount that contains `path`.
-///
-/// # Errors
-/// If the path does not exist or its mount is not listed.
 pub fn mount_of(path: &Path) -> Result<Mount, MountError> {
     let canonical = path.canonicalize().map_err(at(path))?;
     listed(statx(CWD, &canonical, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::MNT_ID), &canonical)
@@ -149,8 +134,8 @@ pub fn mount_id(path: &Path) -> Option<u64> {
     told_id(statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::MNT_ID))
 }
 
-/// Returns the mount with the longest mount point above `path`; of several at one place, the last, which covers the
-/// others.
+/// Returns the mount with the longest mount point above `path`. If several are mounted at one place, the last covers
+/// the others.
 pub(crate) fn nearest(mounts: &[Mount], path: &Path) -> Option<usize> {
     let above = mounts.iter().enumerate().filter(|(_, mount)| path.starts_with(&mount.mount_point));
     above.max_by_key(|(_, mount)| mount.mount_point.components().count()).map(|(index, _)| index)
@@ -161,22 +146,17 @@ pub fn as_text<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Er
     serializer.collect_str(&path.display())
 }
 
-/// Returns the path at which a host lists its mounts.
 pub fn mountinfo(host: &HostRoot) -> PathBuf {
     host.path(if host.is_own() { "/proc/self/mountinfo" } else { "/proc/1/mountinfo" })
 }
 
 /// Reads the mounts of a host with the options in effect.
-///
-/// # Errors
-/// If the list of mounts cannot be read.
 pub fn mounts(host: &HostRoot) -> Result<Vec<Mount>, PathError> {
     let mut mounts = listed_mounts(host)?;
     mounts.iter_mut().for_each(|mount| add_hidden_discard(host, mount));
     Ok(mounts)
 }
 
-/// Reads the mounts of a host as the kernel lists them.
 pub(crate) fn listed_mounts(host: &HostRoot) -> Result<Vec<Mount>, PathError> {
     let path = mountinfo(host);
     Ok(parse_mountinfo(&std::fs::read(&path).map_err(at(&path))?))

@@ -43,9 +43,7 @@ pub use error::VerifyError;
 pub use report::{Block, Counts, Disk, Found, Report, Verdict};
 use scratch::Scratch;
 
-/// Default size of the file.
 pub const FILE_BYTES: Bytes = Bytes::mib(64);
-/// Number of times that a part is trimmed before old data count as a result.
 const TRIMS: u32 = 3;
 const REST: Duration = Duration::from_millis(300);
 
@@ -61,7 +59,7 @@ struct Open {
 
 /// Writes a file of `bytes` into `directory`, removes it, trims its blocks, and reports what the disk then holds.
 ///
-/// The file is removed in every case.
+/// The file is always removed.
 ///
 /// # Errors
 /// If the test cannot work there, or something failed before the trim. Failures after the trim began are part of the
@@ -215,7 +213,6 @@ fn blocks_of(lies: &[Extent], units: u64, stack: &Stack, disks: &[Open]) -> Vec<
     blocks
 }
 
-/// Reads the disk at the place of one of the file's blocks.
 fn look(block: &Block, disks: &[Open], content: Content) -> Found {
     let mut page = Box::new(Page([0; UNIT_BYTES as usize]));
     match disks[block.disk].file.read_exact_at(&mut page.0, block.offset) {

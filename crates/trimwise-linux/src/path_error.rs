@@ -1,5 +1,3 @@
-//! An error of the operating system, with the path that it concerns.
-
 use std::io;
 use std::path::Path;
 
@@ -9,9 +7,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[error("{path}: {source}")]
 pub struct PathError {
-    /// Path of the file or directory.
     pub path: String,
-    /// The operating system's error.
     pub source: io::Error,
 }
 

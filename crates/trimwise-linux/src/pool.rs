@@ -26,7 +26,7 @@ pub fn run_ordered<T: Send, E: Send>(
     }
 }
 
-/// Does the same, but returns the finished results together with the failure, if there is one.
+/// Like [`run_ordered`], but returns the finished results together with the failure, if there is one.
 pub fn run_finished<T, E>(
     jobs: usize,
     count: usize,
@@ -71,7 +71,6 @@ where
     (finished, failure)
 }
 
-/// Estimates how much memory of this computer one run in the model takes.
 pub fn memory_of_run(device: &Profile) -> Bytes {
     // Maps of the device and of the file system, with entries per unit, and caches.
     const BYTES_PER_UNIT: u64 = 12;
@@ -85,10 +84,7 @@ pub fn default_jobs(bytes_per_run: Bytes) -> usize {
     jobs_that_fit(cores, available_memory(Path::new("/")), bytes_per_run)
 }
 
-/// Checks that this much memory is available.
-///
-/// # Errors
-/// How much is needed and how much there is, in words.
+/// Checks that this much memory is available. The error says how much there is.
 pub fn check_memory(needed: Bytes) -> Result<(), String> {
     fits_in(needed, available_memory(Path::new("/")))
 }
@@ -109,7 +105,8 @@ fn jobs_that_fit(cores: usize, available: Option<Bytes>, bytes_per_run: Bytes) -
     usize::try_from(fit).unwrap_or(cores).clamp(1, cores.max(1))
 }
 
-/// Returns what the computer has, or the control groups of this process leave: containers and services have such limits.
+/// Returns the memory of the computer, or what the control groups of this process leave of it: containers and services
+/// have such limits.
 fn available_memory(root: &Path) -> Option<Bytes> {
     let of_computer = fs::read_to_string(root.join("proc/meminfo")).ok().and_then(|text| available(&text));
     of_computer.into_iter().chain(left_by_groups(root)).min()
@@ -121,7 +118,7 @@ fn available(meminfo: &str) -> Option<Bytes> {
     Some(Bytes::kib(kib))
 }
 
-/// Returns what the limits of this process's control groups leave; `None` without any.
+/// Returns the memory that the limits of this process's control groups leave; `None` without limits.
 fn left_by_groups(root: &Path) -> Option<Bytes> {
     let groups = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
     let of_line = |line: &str| {
@@ -142,10 +139,10 @@ fn left_by_groups(root: &Path) -> Option<Bytes> {
 
 fn left_by_group(group: &Path, limit: &str, used: &str) -> Option<u64> {
     let text = |name: &str| fs::read_to_string(group.join(name)).ok();
-    // No limit is `max`.
+    // Without a limit the file says `max`.
     let number = |name: &str| text(name)?.trim().parse::<u64>().ok();
     let stat = text("memory.stat").unwrap_or_default();
-    // The kernel takes cached files back before it runs out.
+    // The kernel reclaims cached files before it runs out of memory.
     let cached = |line: &str| {
         let (name, bytes) = line.split_once(' ')?;
         ["active_file", "inactive_file"].contains(&name).then(|| bytes.parse::<u64>().ok()).flatten()

@@ -1,6 +1,6 @@
 //! Advice for when the kernel refuses something that only root may do.
 
-/// Returns `to_user`, or for root, to whom that does not apply, the likely cause of the refusal.
+/// Returns `to_user`, or for root the likely cause of the refusal.
 pub fn advice(to_user: &str) -> &str {
     advice_to(rustix::process::geteuid().is_root(), to_user)
 }

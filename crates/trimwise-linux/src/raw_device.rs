@@ -22,7 +22,6 @@ mod bytes;
 mod open;
 mod promise;
 mod queue;
-mod target;
 
 use std::cell::RefCell;
 use std::fmt;
@@ -43,25 +42,21 @@ use crate::block_device::BlockDeviceError;
 use crate::consent::{Consent, ConsentError};
 use crate::path_error::PathError;
 
+pub use crate::target::{Target, TargetError};
 pub use promise::{Promise, dlfeat_promises_zeros, identify_promises_zeros, lbprz_promises_zeros};
 use queue::Queue;
-pub use target::{Target, TargetError};
 
 /// The longest transfer in one call to the kernel.
 pub(crate) const CALL_BYTES: Bytes = Bytes(16 << 20);
 /// Maximum bytes in flight at once, which is also the limit on buffers held.
 pub(crate) const IN_FLIGHT_BYTES: Bytes = Bytes(2 << 30);
 
-/// The requested access to a target.
 #[derive(Debug)]
 pub enum Access {
-    /// Read only; the target may be in use.
     Read(Target),
-    /// Read, write and trim.
     Write(Consent),
 }
 
-/// Options for opening a target.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Size of a new or empty file. A file with contents keeps its size, as does a device.
@@ -87,23 +82,16 @@ impl Default for Options {
     }
 }
 
-/// Reasons why a target cannot be opened.
 #[derive(Debug, Error)]
-#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum RawDeviceError {
-    /// The target is no longer the one that the consent was given for.
     #[error("{path}: is no longer the file or device that was checked a moment ago; nothing was written")]
     Changed { path: String },
-    /// The target may not be overwritten, or is of the wrong kind.
     #[error(transparent)]
     Consent(#[from] ConsentError),
-    /// The kernel gives no information about the device.
     #[error(transparent)]
     Device(#[from] BlockDeviceError),
-    /// The file system has too little free space for the file.
     #[error("{path}: no room for a file of {needed}: {free} are free on its file system")]
     NoRoom { path: String, needed: Bytes, free: Bytes },
-    /// The target is unsuitable for a test.
     #[error("{path}: {what}; expected {expected}")]
     Unfit { path: String, what: String, expected: &'static str },
     #[error(
@@ -112,12 +100,10 @@ pub enum RawDeviceError {
          through (docker run --security-opt seccomp=unconfined)"
     )]
     NoRing { source: io::Error },
-    /// Another error of the operating system.
     #[error(transparent)]
     Io(#[from] PathError),
 }
 
-/// A file or block device that tests run on.
 pub struct RawDevice {
     facts: DeviceFacts,
     notes: Vec<String>,
@@ -155,7 +141,7 @@ impl Drop for Made {
     fn drop(&mut self) {
         let there = std::fs::symlink_metadata(&self.path);
         if there.is_ok_and(|there| (there.dev(), there.ino()) == self.identity) {
-            // If it or its file system is already gone, there is nothing to remove.
+            // If the file or its file system is already gone, there is nothing to remove.
             drop(std::fs::remove_file(&self.path));
         }
     }
@@ -172,7 +158,6 @@ impl RawDevice {
         &self.promise
     }
 
-    /// Returns the target that was opened.
     pub fn target(&self) -> &Target {
         &self.target
     }

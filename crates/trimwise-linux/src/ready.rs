@@ -1,20 +1,15 @@
-//! Runs a workload on a real directory.
-
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use thiserror::Error;
 
-/// A future waited for an event that cannot happen on a real directory.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[error("the workload waits for something that a real directory does not offer")]
 pub struct NotReady;
 
-/// Returns the value of a future that never waits, because each call that it makes blocks until it is done.
-///
-/// # Errors
-/// [`NotReady`] if the future does wait, as one for virtual time would.
+/// Returns the value of a future that never waits, because each call that it makes blocks until it is done. Fails if
+/// the future does wait, as one for virtual time would.
 pub fn block_on<T>(future: impl Future<Output = T>) -> Result<T, NotReady> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => Ok(value),

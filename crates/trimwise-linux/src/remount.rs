@@ -1,5 +1,5 @@
-//! Changes one mount option and no other, with `fspick` and `fsconfig`. The older MS_REMOUNT resets options that are
-//! not given (nosuid, ro...).
+//! Changes one mount option and no other, with `fspick` and `fsconfig`. The older MS_REMOUNT resets all options that
+//! are not given (nosuid, ro...).
 
 use std::io;
 use std::os::fd::AsFd;
@@ -12,9 +12,6 @@ use crate::mount::mount_of_open;
 
 /// Sets `discard`, `nodiscard` or `discard=async` on the file system with this open mount point. A path could lead
 /// elsewhere by now.
-///
-/// # Errors
-/// If this kind of file system cannot, or as [`change`].
 pub fn set(mount_point: impl AsFd, kind: Kind, option: &str) -> io::Result<()> {
     if !matches!(kind, Kind::Ext4 | Kind::Btrfs) {
         return Err(io::Error::other("this file system cannot change it by remounting"));
@@ -23,9 +20,6 @@ pub fn set(mount_point: impl AsFd, kind: Kind, option: &str) -> io::Result<()> {
 }
 
 /// Sets an option on the file system with this open mount point.
-///
-/// # Errors
-/// Those of the operating system.
 pub fn change(mount_point: impl AsFd, option: &str) -> io::Result<()> {
     let flags = FsPickFlags::FSPICK_CLOEXEC | FsPickFlags::FSPICK_EMPTY_PATH;
     let is_read_only = mount_of_open(&mount_point).map_err(io::Error::other)?.is_read_only();

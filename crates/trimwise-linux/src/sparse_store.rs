@@ -18,24 +18,22 @@ use rustix::io::Errno;
 use trimwise::units::{Bytes, UnitRange};
 use vm_memory::{FileOffset, MmapRegion, VolatileMemory};
 
-/// A sparse array of bytes of fixed size.
 #[derive(Debug)]
 pub struct SparseStore {
     file: File,
     size: Bytes,
-    /// A mapping of a store in memory: a system call for each write costs more than copying 4 KiB. Reads go through the
-    /// kernel, since touching a hole would fill it. A file on a disk is not mapped: a full disk would kill the process
-    /// instead of failing the write.
+    /// A memory mapping for writes to a store in memory: a system call for each write costs more than copying 4 KiB.
+    /// Reads go through the kernel, since touching a hole would fill it. A file on a disk is not mapped: a full disk
+    /// would kill the process instead of failing the write.
     mapped: Option<MmapRegion>,
 }
 
 impl SparseStore {
-    /// Creates a store of zeros in memory.
     pub fn in_memory(size: Bytes) -> io::Result<Self> {
         let file = File::from(memfd_create("trimwise-drive", MemfdFlags::CLOEXEC)?);
         file.set_len(size.0)?;
         let ours = FileOffset::new(file.try_clone()?, 0);
-        // It also works without a mapping (a 32-bit address space).
+        // Without a mapping (in a 32-bit address space) the store works too.
         let mapped = usize::try_from(size.0).ok().and_then(|size| MmapRegion::from_file(ours, size).ok());
         Ok(Self { file, size, mapped })
     }
@@ -68,10 +66,8 @@ impl SparseStore {
         }
     }
 
-    /// Opens a store in a file, which is created if missing; an existing one keeps its contents.
-    ///
-    /// # Errors
-    /// If the file cannot be opened, is not a regular file, or has another size (not 0).
+    /// Opens a store in a file, which is created if missing; an existing one keeps its contents, and must be of this
+    /// size or empty.
     pub fn in_file(path: &Path, size: Bytes) -> io::Result<Self> {
         if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "is not a regular file"));
@@ -94,9 +90,6 @@ impl SparseStore {
     }
 
     /// Like [`SparseStore::in_file`], with exclusive use: the file is locked while the store exists.
-    ///
-    /// # Errors
-    /// If [`SparseStore::in_file`] fails, or another process has locked the file.
     pub fn in_file_alone(path: &Path, size: Bytes) -> io::Result<Self> {
         let store = Self::in_file(path, size)?;
         match flock(&store.file, FlockOperation::NonBlockingLockExclusive) {
@@ -115,28 +108,18 @@ impl SparseStore {
         let _ = flock(&self.file, FlockOperation::Unlock);
     }
 
-    /// Returns the size of the store.
     pub fn size(&self) -> Bytes {
         self.size
     }
 
-    /// Returns the file behind the store.
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// Reads `bytes` at `offset_bytes`.
-    ///
-    /// # Errors
-    /// A range outside the store, or the kernel's error.
     pub fn read(&self, offset_bytes: u64, bytes: &mut [u8]) -> io::Result<()> {
         self.file.read_exact_at(bytes, offset_bytes)
     }
 
-    /// Writes `bytes` at `offset_bytes`.
-    ///
-    /// # Errors
-    /// A range outside the store, or a full file system.
     pub fn write(&self, offset_bytes: u64, bytes: &[u8]) -> io::Result<()> {
         self.check(offset_bytes, bytes.len() as u64)?;
         match self.mapped.as_ref().map(|mapped| mapped.get_slice(offset_bytes as usize, bytes.len())) {
@@ -149,9 +132,6 @@ impl SparseStore {
     }
 
     /// Makes a range read as zeros and frees its space. An empty range is allowed.
-    ///
-    /// # Errors
-    /// A range outside the store, or a file system without holes.
     pub fn punch(&self, offset_bytes: u64, length: Bytes) -> io::Result<()> {
         self.check(offset_bytes, length.0)?;
         if length.0 == 0 {
@@ -161,7 +141,6 @@ impl SparseStore {
         Ok(fallocate(self.file.as_fd(), mode, offset_bytes, length.0)?)
     }
 
-    /// Like [`SparseStore::punch`], for units.
     pub fn punch_units(&self, range: UnitRange) -> io::Result<()> {
         self.punch(Bytes::from_units(range.start.0).0, Bytes::from_units(range.units))
     }

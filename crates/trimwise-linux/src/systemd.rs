@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::host_root::HostRoot;
 
-/// Folders of unit files, from the one that wins (systemd.unit(5)).
+/// Folders of unit files, highest priority first (systemd.unit(5)).
 const FOLDERS: [&str; 5] = [
     "/etc/systemd/system",
     "/run/systemd/system",
@@ -12,7 +12,7 @@ const FOLDERS: [&str; 5] = [
     "/usr/lib/systemd/system",
     "/lib/systemd/system",
 ];
-/// Folders of units that generators made, such as that of fstab.
+/// Folders of units that generators made, such as those from fstab.
 const GENERATED: [&str; 3] =
     ["/run/systemd/generator.early", "/run/systemd/generator", "/run/systemd/generator.late"];
 
@@ -21,7 +21,7 @@ pub fn is_running(root: &HostRoot) -> bool {
     root.has("/run/systemd/system")
 }
 
-/// Returns true if a unit is masked: a link to /dev/null, or an empty file, in the folder that wins.
+/// Returns true if a unit is masked: it is a link to /dev/null or an empty file in the folder of highest priority.
 pub fn is_masked(root: &HostRoot, unit: &str) -> bool {
     let place = FOLDERS.iter().map(|folder| format!("{folder}/{unit}")).find(|place| root.has(place));
     place.is_some_and(|place| match root.link(&place) {
@@ -30,10 +30,10 @@ pub fn is_masked(root: &HostRoot, unit: &str) -> bool {
     })
 }
 
-/// Returns the units that are enabled for a target, in order of their names, without those that are masked or gone.
+/// Returns the units that are enabled for a target, sorted by name, without those that are masked or missing.
 pub fn wanted(root: &HostRoot, target: &str) -> Vec<String> {
     let folders = FOLDERS.iter().map(|folder| format!("{folder}/{target}.wants"));
-    // What counts is the name, so a link may dangle as long as there is such a unit.
+    // systemd goes by the name: a link may dangle as long as there is such a unit.
     let is_there = |folder: &str, unit: &str| {
         root.resolved(format!("{folder}/{unit}")).is_some()
             || FOLDERS.iter().any(|folder| root.resolved(format!("{folder}/{unit}")).is_some())
@@ -74,7 +74,7 @@ pub fn text(root: &HostRoot, unit: &str) -> Option<String> {
             if !name.ends_with(".conf") {
                 continue;
             }
-            // A name in a folder that wins replaces the same name elsewhere.
+            // A name in a folder of higher priority replaces the same name elsewhere.
             if !drop_ins.iter().any(|(known, _)| *known == name) {
                 drop_ins.push((name, folder));
             }
@@ -105,7 +105,7 @@ pub fn unmet<'a>(root: &HostRoot, text: &'a str) -> Option<&'a str> {
         Some(holds != is_negated)
     };
     let judged = text.lines().map(str::trim).filter_map(|line| Some((line, is_met(line)?)));
-    // Of those that begin with a bar one is enough.
+    // If conditions begin with a bar, one of them is enough.
     let is_one_of_many =
         |line: &str| line.split_once('=').is_some_and(|(_, value)| value.trim().starts_with('|'));
     let (any, all): (Vec<_>, Vec<_>) = judged.partition(|(line, _)| is_one_of_many(line));
@@ -113,8 +113,8 @@ pub fn unmet<'a>(root: &HostRoot, text: &'a str) -> Option<&'a str> {
     all.iter().find(|(_, is_met)| !is_met).or(none_of_many).map(|(line, _)| *line)
 }
 
-/// Finds the unit file that mounts something at this path, in the folder that wins; `None` if systemd has none, or made
-/// it of a line of fstab.
+/// Finds the unit file that mounts something at this path, in the folder of highest priority; `None` if systemd has
+/// none, or generated it from fstab.
 pub fn mount_unit(root: &HostRoot, mount_point: &Path) -> Option<PathBuf> {
     let unit = format!("{}.mount", escaped_path(mount_point));
     let places = FOLDERS.iter().chain(&GENERATED).map(|folder| PathBuf::from(format!("{folder}/{unit}")));
@@ -123,7 +123,7 @@ pub fn mount_unit(root: &HostRoot, mount_point: &Path) -> Option<PathBuf> {
     (!is_of_fstab).then_some(place)
 }
 
-/// Returns a path as systemd-escape(1) --path writes it.
+/// Escapes a path as systemd-escape(1) --path does.
 pub fn escaped_path(path: &Path) -> String {
     let text = path.to_string_lossy();
     let parts: Vec<&str> = text.split('/').filter(|part| !part.is_empty()).collect();
@@ -143,7 +143,7 @@ pub fn escaped_path(path: &Path) -> String {
     escaped
 }
 
-/// Returns the path that [`escaped_path`] wrote; `None` if it wrote no such text.
+/// Reverses [`escaped_path`]; `None` if `escaped` is not its output.
 pub fn unescaped_path(escaped: &str) -> Option<PathBuf> {
     let mut bytes = vec![b'/'];
     let mut rest = escaped.bytes();

@@ -1,4 +1,4 @@
-//! Workloads of several tasks on a real directory: each task is a thread with the directory opened once more.
+//! Workloads of several tasks on a real directory: each task is a thread that has opened the directory for itself.
 
 use std::io;
 use std::sync::Arc;
@@ -15,23 +15,17 @@ use crate::directory::How;
 use crate::directory_check::DirectoryError;
 use crate::{RealDirectory, block_on};
 
-/// So many tasks stay far below the usual limit of 1,024 open files.
+/// This many tasks stay far below the usual limit of 1,024 open files.
 const TASKS_FEW: u32 = 100;
 
 impl RealDirectory {
-    /// Checks whether a workload of several tasks can run here.
-    ///
-    /// # Errors
-    /// If its directory exists, or its files would not fit into the free space. Nothing is created.
+    /// Checks that the workload's directory is new and its files would fit. Creates nothing.
     pub fn check_program(&self, program: &Program) -> Result<(), DirectoryError> {
         self.check_free(DIRECTORY, program.needed()).map(drop)
     }
 
     /// Runs the workload and removes its files, even if it fails. Returns the ends of its tasks, and the time that they
     /// took together.
-    ///
-    /// # Errors
-    /// Errors of the file system; [`FileError::Interrupted`] if the flag was set.
     pub fn run_program(
         &self,
         program: &Program,
@@ -48,10 +42,7 @@ impl RealDirectory {
         removed.map(|()| (ends, duration))
     }
 
-    /// Runs the tasks of a session whose files are there, and leaves all files. Returns the ends of its tasks.
-    ///
-    /// # Errors
-    /// Errors of the file system; [`FileError::Interrupted`] if the flag was set.
+    /// Runs the tasks of a session whose files exist, and keeps all files. Returns the ends of its tasks.
     pub fn run_session(
         &self,
         session: &Session,
@@ -87,10 +78,10 @@ impl RealDirectory {
     }
 }
 
-/// Raises the limit of open files as far as it goes, for tasks that have some each.
+/// Raises the limit of open files to its maximum, since each task opens some.
 fn allow_open_files() {
     let limit = getrlimit(Resource::Nofile);
-    // Where that fails, opening a file says so.
+    // If this fails, opening a file will report it.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 

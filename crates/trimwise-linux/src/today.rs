@@ -1,4 +1,4 @@
-//! What trims a file system today: the mount option in effect, what trims at intervals, and what mounts it.
+//! Finds out what trims a file system today: the mount option in effect, periodic trims, and where the options are set.
 
 use std::path::PathBuf;
 
@@ -13,42 +13,35 @@ use crate::host_root::HostRoot;
 use crate::mount::Mount;
 use crate::systemd;
 
-/// What trims a file system today.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Today {
-    /// The mount option in effect: `discard`, `discard=async` or `nodiscard`.
+    /// `discard`, `discard=async` or `nodiscard`, as in effect.
     pub discard: String,
-    /// Everything that trims it at intervals.
     pub at_intervals: Vec<Periodic>,
-    /// What is active on the host but leaves this file system out, and why.
+    /// Trimmers that are active on the host but leave this file system out, with the reason.
     pub not_here: Vec<String>,
-    /// Where its mount options are set.
     pub mounted_by: MountedBy,
-    /// Other places at which the same file system is mounted: bind mounts, subvolumes.
+    /// Other mount points of the same file system: bind mounts, subvolumes.
     pub also_at: Vec<PathBuf>,
 }
 
-/// Where the options of a mount are set for each boot.
+/// Where a mount's options are set for each boot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum MountedBy {
-    /// A line of `/etc/fstab`.
     Fstab {
-        /// Number of the line, from 1.
+        /// From 1.
         line: usize,
-        /// Its options.
         options: Vec<String>,
     },
-    /// A unit of systemd.
     Unit {
-        /// The unit's file.
         file: PathBuf,
     },
-    /// Neither, or not clear: a hand, an initramfs, a container's host, a bind mount, several lines of fstab.
+    /// Set nowhere or unclear: mounted by hand, an initramfs, a container's host, a bind mount, several lines of fstab.
     Unknown,
 }
 
-/// Returns the policy of a file system's own discard, as its users mount it.
+/// Returns the policy of a file system's own discard in its usual mode.
 pub fn own_discard(fs_type: &str) -> PolicyId {
     match fs_type {
         "btrfs" => "btrfs".into(),
@@ -57,7 +50,6 @@ pub fn own_discard(fs_type: &str) -> PolicyId {
     }
 }
 
-/// The interval of a policy that sweeps.
 fn interval(policy: &PolicyId) -> Option<SimDuration> {
     Some(policy.spec()?.batch()?.every)
 }
@@ -67,7 +59,7 @@ impl Today {
     pub(crate) fn of(root: &HostRoot, trimmers: &Trimmers<'_>, mount: &Mount, same: &[&Mount]) -> Self {
         let (at_intervals, not_here) = trimmers.of(same);
         let unit = systemd::mount_unit(root, &mount.mount_point).filter(|_| systemd::is_running(root));
-        // A unit of the administrator wins over one that is made of fstab (systemd.unit(5)).
+        // A unit of the administrator takes precedence over one generated from fstab (systemd.unit(5)).
         let is_own = unit
             .as_ref()
             .is_some_and(|file| file.starts_with("/etc") || file.starts_with("/run/systemd/system"));
@@ -86,12 +78,12 @@ impl Today {
         Self { discard: mount.discard().to_owned(), at_intervals, not_here, mounted_by, also_at }
     }
 
-    /// Returns true if the file system discards what it frees by itself.
+    /// Returns true if the file system discards what it frees on its own.
     pub fn is_online(&self) -> bool {
         self.discard != "nodiscard"
     }
 
-    /// Returns true if fstab exempts it from trims at intervals.
+    /// Returns true if fstab exempts the file system from periodic trims.
     pub fn is_spared(&self) -> bool {
         matches!(&self.mounted_by, MountedBy::Fstab { options, .. } if options.iter().any(|one| one == NO_TRIM))
     }
@@ -102,8 +94,8 @@ impl Today {
             || self.not_here.iter().any(|why| why.starts_with(TRIMWISED))
     }
 
-    /// Returns what trims it, as a policy; of several, the one that does the most. `None` if that is no policy that
-    /// trimwise knows.
+    /// Returns the policy by which the file system is trimmed; of several, the one that does the most. `None` if
+    /// trimwise knows no such policy.
     pub fn policy(&self, fs_type: &str) -> Option<PolicyId> {
         if let Some(daemon) = self.at_intervals.iter().find(|one| one.name == TRIMWISED) {
             return daemon.policy.clone();
@@ -114,13 +106,13 @@ impl Today {
                 several.iter().filter_map(|one| one.policy.clone()).min_by_key(interval)
             }
             ("discard=async", _) => Some(own_discard("btrfs")),
-            // What btrfs does without `async`, it does as ext4.
+            // btrfs without `async` discards as ext4 does.
             _ if fs_type == "btrfs" => Some(PolicySpec::COMMIT.into()),
             _ => Some(own_discard(fs_type)),
         }
     }
 
-    /// Says in a sentence without its end what trims it: "its mount option `discard` trims what is freed".
+    /// Says in an unfinished sentence what trims it: "its mount option `discard` trims what is freed".
     pub fn sentence(&self) -> String {
         let periodic = |one: &Periodic| {
             let sweeps = one.policy.as_ref().and_then(|policy| policy.spec()?.batch());

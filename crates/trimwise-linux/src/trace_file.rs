@@ -1,7 +1,7 @@
 //! Block traces in files: plain, or compressed with zstd or gzip, which is recognised by the first bytes.
 //!
-//! Everything streams, so a pipe works, and so does input without an end. Compressed files are decompressed by a thread
-//! of their own, a few blocks ahead. What blktrace leaves of a device, a file for each processor, is one trace.
+//! Everything streams, so pipes and endless input work. A separate thread decompresses a few blocks ahead. The files
+//! that blktrace writes for a device, one per processor, are one trace.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Cursor, Read, Write};
@@ -18,12 +18,11 @@ use trimwise::trace::Part;
 
 use crate::files::{give_name, unfinished_beside};
 
-/// The path that stands for standard input.
 pub const STDIN: &str = "-";
 const BUFFER_BYTES: usize = 1 << 17;
-/// Bytes decompressed at a time: a damaged place costs at most this many before it.
+/// Bytes decompressed at a time: at most this many before a damaged place are lost.
 const PIECE_BYTES: usize = 4096;
-/// Interval at which the flag to stop is looked at while a pipe is silent.
+/// Interval at which the stop flag is checked while a pipe is silent.
 const POLL: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 const GZIP: [u8; 2] = [0x1f, 0x8b];
@@ -34,8 +33,8 @@ pub fn is_rereadable(path: &Path) -> bool {
     path.as_os_str() != STDIN && files(path).is_ok_and(|files| files.iter().all(is_file))
 }
 
-/// Splits the name of a file that blktrace wrote for a processor, perhaps compressed since: the device, and the number of
-/// the processor.
+/// Splits the name of a file that blktrace wrote for a processor (and that may have been compressed since) into the
+/// device and the number of the processor.
 fn processor(name: &str) -> Option<(&str, u32)> {
     let name = [".gz", ".zst"].iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(name);
     let (device, number) = name.rsplit_once(".blktrace.")?;
@@ -43,8 +42,9 @@ fn processor(name: &str) -> Option<(&str, u32)> {
     Some((device, number))
 }
 
-/// Returns the files that a path stands for: all that blktrace left in a folder, or of one device, whose name may be
-/// given as for `blkparse -i`, or with the number of any processor; otherwise the path itself.
+/// Returns the files that a path stands for. For blktrace's output that is every file in a folder, or of one device;
+/// the device's name may be given as for `blkparse -i`, or with the number of any processor. Any other path stands for
+/// itself.
 pub fn files(path: &Path) -> io::Result<Vec<PathBuf>> {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let named = processor(name).map(|(device, _)| device);
@@ -65,7 +65,7 @@ pub fn files(path: &Path) -> io::Result<Vec<PathBuf>> {
         }
     }
     found.sort();
-    // A file goes before its compressed copy.
+    // A file sorts before its compressed copy.
     found.dedup_by(|(device, number, _), (before, its, _)| (&*device, *number) == (&*before, *its));
     if found.is_empty() && is_folder {
         let what = "a folder without files DEV.blktrace.N of blktrace; expected a trace, or such a folder";
@@ -75,7 +75,7 @@ pub fn files(path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(if found.is_empty() { vec![path.to_owned()] } else { found })
 }
 
-/// Returns the names of files that are missing among those of processors: their numbers begin at 0 and have no gap.
+/// Returns the names of missing per-processor files: their numbers begin at 0 and have no gap.
 fn missing(files: &[PathBuf]) -> Vec<String> {
     let names = files.iter().filter_map(|path| processor(path.file_name()?.to_str()?));
     let (mut missing, mut expected) = (Vec::new(), ("", 0));
@@ -89,7 +89,7 @@ fn missing(files: &[PathBuf]) -> Vec<String> {
     missing
 }
 
-/// The file of a processor that is not there.
+/// Trace file of an offline processor.
 struct Missing;
 
 impl Read for Missing {
@@ -98,7 +98,7 @@ impl Read for Missing {
     }
 }
 
-/// A pipe, of which a silent or missing writer does not hold up a stop.
+/// A pipe whose reads end when `stop` is raised, even if the writer is silent or missing.
 struct Pipe {
     from: File,
     stop: Arc<AtomicBool>,
@@ -124,11 +124,8 @@ impl Read for Pipe {
     }
 }
 
-/// Opens the files of a trace; `-` is standard input. Once `stop` is raised, a read of a pipe fails. A file that is
-/// missing among those of blktrace cannot be read.
-///
-/// # Errors
-/// Errors of the operating system, or of the decompression if it cannot be set up.
+/// Opens the files of a trace; `-` is standard input. Once `stop` is raised, reads of a pipe fail. A missing file among
+/// those of blktrace fails when it is read.
 pub fn open(path: &Path, stop: &Arc<AtomicBool>) -> io::Result<Vec<Part<'static>>> {
     let pipe = |from| plain_bytes(Pipe { from, stop: Arc::clone(stop) });
     if path.as_os_str() == STDIN {
@@ -150,9 +147,6 @@ pub fn open(path: &Path, stop: &Arc<AtomicBool>) -> io::Result<Vec<Part<'static>
 }
 
 /// Decompresses `input` if it begins like a compressed file.
-///
-/// # Errors
-/// Errors of the input, or of the decompression if it cannot be set up.
 pub(crate) fn plain_bytes(mut input: impl Read + Send + 'static) -> io::Result<Box<dyn Read>> {
     let mut head = Vec::with_capacity(ZSTD.len());
     (&mut input).take(ZSTD.len() as u64).read_to_end(&mut head)?;
@@ -192,7 +186,7 @@ impl Ahead {
     }
 }
 
-/// Fills blocks until the end, the first error, or the reader is gone.
+/// Fills blocks until the input ends or fails, or the reader is gone.
 fn fill(mut from: impl Read, filled: &SyncSender<io::Result<Vec<u8>>>, empty: &Receiver<Vec<u8>>) {
     loop {
         let mut block = empty.try_recv().unwrap_or_default();
@@ -252,7 +246,7 @@ pub struct NewTrace {
 
 enum Out {
     Plain(BufWriter<File>),
-    /// The encoder is slow with single records.
+    /// Buffered, since the encoder is slow with single records.
     Zstd(BufWriter<zstd::Encoder<'static, BufWriter<File>>>),
 }
 
@@ -269,7 +263,7 @@ impl NewTrace {
     /// Creates a file, which must not exist unless `replace` is set. If the name ends in `.zst`, the file is
     /// compressed.
     pub fn create(path: &Path, replace: bool) -> io::Result<Self> {
-        // Level 3 makes it a tenth smaller, and takes three times as long.
+        // Level 3 makes the file a tenth smaller, and takes three times as long.
         const LEVEL: i32 = 1;
         let found = fs::metadata(path).ok();
         if !replace && found.is_some() {

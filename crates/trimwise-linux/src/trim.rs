@@ -50,32 +50,22 @@ pub fn answer_means(kind: Kind) -> &'static str {
     }
 }
 
-/// Parameters of a trim.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The slices, in order.
     pub slices: Vec<Span>,
-    /// The minimum extent given to FITRIM for every slice.
     pub min_extent: Bytes,
-    /// Pause between two slices.
     pub pause: Duration,
 }
 
-/// Reasons why a trim ended.
 #[derive(Debug)]
 pub enum Ended {
-    /// All slices are done.
     Done,
-    /// The stop flag was set.
     Stopped,
-    /// A slice failed.
     Failed(TrimError),
 }
 
-/// Result of a trim.
 #[derive(Debug)]
 pub struct Outcome {
-    /// Number of slices trimmed.
     pub slices_done: usize,
     /// The sum of FITRIM's return values; see [`answer_means`].
     pub answered: Bytes,
@@ -88,7 +78,6 @@ pub struct Outcome {
     pub is_unverified: bool,
     /// Real time, including the pauses.
     pub elapsed: Duration,
-    /// Reason why the trim ended.
     pub ended: Ended,
 }
 
@@ -142,7 +131,7 @@ pub fn run(
     Ok(outcome)
 }
 
-/// Trims a slice, and adds what the drive took of it.
+/// Trims a slice, and adds the bytes that the drive took to the outcome.
 fn run_slice(
     target: &Target,
     slice: Span,

@@ -1,4 +1,4 @@
-//! What every device behind the block trait must satisfy: one body for files, loop devices and emulated drives.
+//! A test that every device behind the block trait must pass: files, loop devices and emulated drives.
 
 use trimwise::block::{BlockDevice, BlockError, Operation};
 use trimwise::content::{Content, ContentClass, Stored};
@@ -13,12 +13,11 @@ pub fn units(start: u64, count: u64) -> UnitRange {
     UnitRange::new(Lpn(start), count)
 }
 
-/// A device that may be overwritten.
 pub fn opened(target: &Target, options: &Options) -> RawDevice {
     in_time(|| RawDevice::open(Access::Write(in_time(|| consent::check(target, None))), options))
 }
 
-/// The same on every kind of target: writes of all classes and lengths at a queue depth, TRIM, reads of parts.
+/// Tests writes of all classes and lengths at a queue depth, TRIM, and reads of parts.
 pub fn keeps_what_it_is_told(device: &RawDevice) {
     block_on(async {
         let size_units = device.size_units();
@@ -28,7 +27,7 @@ pub fn keeps_what_it_is_told(device: &RawDevice) {
         for (version, token) in (0..300u32).zip(0..) {
             let class = ContentClass::ALL[version as usize % 5];
             let content = Content::new(class, version);
-            // Places apart, since overlapping operations have no order; long ones among them.
+            // The places are apart, since overlapping operations have no order. Some operations are long.
             let (start, count) = (u64::from(version) * 13, if version.is_multiple_of(7) { 12 } else { 1 });
             device.submit(Operation::write(units(start, count), content), token).unwrap();
             expected[start as usize..(start + count) as usize].fill(Some(content));
@@ -62,7 +61,7 @@ pub fn keeps_what_it_is_told(device: &RawDevice) {
         assert_eq!(device.stored(Lpn(156)).await, Ok(kept.stored(Lpn(156))));
         device.perform(Operation::Trim(Vec::new())).await.unwrap();
 
-        // More than one call; at the very end.
+        // This takes more than one call, and ends at the very end.
         let long = units(size_units - 5000, 5000);
         device.perform(Operation::write(long, kept)).await.unwrap();
         device.perform(Operation::read(long)).await.unwrap();

@@ -1,4 +1,5 @@
-//! A daemon of a test's own: its files in a folder that goes with it, managing nothing but what the test lists.
+//! A daemon for one test: its files are in a temporary folder, and it manages only the file systems that the test
+//! lists.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,12 +16,12 @@ pub struct Daemon {
     program: PathBuf,
     folder: tempfile::TempDir,
     child: Option<Child>,
-    /// Arguments that it is started with, besides its paths.
+    /// Arguments besides its paths.
     pub arguments: Vec<&'static str>,
 }
 
 impl Daemon {
-    /// A daemon that does not run yet.
+    /// Prepares a daemon without starting it.
     pub fn prepared(program: &str, config: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let daemon = Self { program: program.into(), folder, child: None, arguments: Vec::new() };
@@ -48,7 +49,7 @@ impl Daemon {
         command
     }
 
-    /// Runs it to its end.
+    /// Runs the daemon to its end.
     pub fn output(&self, arguments: &[&str]) -> Output {
         self.command(arguments).output().unwrap()
     }
@@ -57,7 +58,7 @@ impl Daemon {
         self.start_in(&[]);
     }
 
-    /// Starts it by another program, which becomes it.
+    /// Starts the daemon through another program, which execs it.
     pub fn start_in(&mut self, by: &[&str]) {
         let log = fs::File::options().create(true).append(true).open(self.folder.path().join("log")).unwrap();
         let direct = self.command(&self.arguments);
@@ -71,7 +72,7 @@ impl Daemon {
         };
         self.child = Some(command.stderr(log).spawn().unwrap());
         let deadline = Instant::now() + PATIENCE;
-        // Its sockets are there before it has put back what a killed one left; it answers behind that.
+        // Its sockets exist before it has restored the changes of a killed daemon; it answers after that.
         while Client::connect(&self.run()).and_then(|mut client| client.ask(&Request::Status)).is_err() {
             assert!(Instant::now() < deadline, "the daemon does not begin: {}", self.log());
             std::thread::sleep(Duration::from_millis(20));
@@ -90,7 +91,6 @@ impl Daemon {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
-    /// Waits until the log contains `words`.
     #[track_caller]
     pub fn wait_until_said(&self, words: &str) -> String {
         let deadline = Instant::now() + PATIENCE;
@@ -112,7 +112,7 @@ impl Daemon {
         Client::connect(&self.run()).and_then(|mut client| client.ask(request)).unwrap()
     }
 
-    /// The status of one file system; null if it is not managed or not yet examined.
+    /// Returns the status of one file system; null if it is not managed or not yet examined.
     pub fn status(&self, point: &Path) -> Value {
         let data = self.ask(&Request::Status);
         let all = data["file_systems"].as_array().unwrap();
@@ -121,7 +121,7 @@ impl Daemon {
             .map_or(Value::Null, |one| one["status"].clone())
     }
 
-    /// Waits until the status is as it is wanted.
+    /// Waits until the status is as wanted.
     #[track_caller]
     pub fn wait_until(&self, point: &Path, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let deadline = Instant::now() + PATIENCE;
@@ -135,7 +135,7 @@ impl Daemon {
         }
     }
 
-    /// Everything that was free is trimmed.
+    /// Waits until all space that was free is trimmed.
     #[track_caller]
     pub fn wait_until_trimmed(&self, point: &Path) -> Value {
         self.wait_until(point, "trimmed", |status| {
@@ -150,7 +150,7 @@ impl Daemon {
         assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
     }
 
-    /// Ends it as a service manager would.
+    /// Ends the daemon as a service manager would.
     #[track_caller]
     pub fn end(&mut self) {
         self.signal("TERM");
@@ -174,7 +174,7 @@ impl Drop for Daemon {
     }
 }
 
-/// The table of a mount in a configuration.
+/// Returns the table of a mount for a configuration.
 pub fn table(point: &Path, settings: &str) -> String {
     format!(
         "tracepoints = false\nlook-every-s = 1\npressure-max = 101\n[mount.\"{}\"]\n{settings}\n",
@@ -182,7 +182,7 @@ pub fn table(point: &Path, settings: &str) -> String {
     )
 }
 
-/// A mount's options, as the kernel shows them.
+/// Returns a mount's options, as the kernel shows them.
 pub fn options(point: &Path) -> String {
     let text = fs::read("/proc/self/mountinfo").unwrap();
     let text = String::from_utf8_lossy(&text); // other tests mount on names that are not UTF-8

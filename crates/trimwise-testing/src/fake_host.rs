@@ -4,17 +4,12 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 
-/// A fake host for tests.
 pub struct Host(pub tempfile::TempDir);
 
-/// Bytes in a GiB.
 pub const GIB: u64 = 1 << 30;
 
 impl Host {
-    /// A host with these mounts, as mountinfo lists them.
-    ///
-    /// # Panics
-    /// If no folder can be made.
+    /// Creates a host with these mounts, in the format of mountinfo.
     pub fn new(mountinfo: &str) -> Self {
         let host = Self(tempfile::tempdir().unwrap());
         host.file("proc/1/mountinfo", mountinfo);
@@ -22,10 +17,6 @@ impl Host {
         host
     }
 
-    /// Makes a file.
-    ///
-    /// # Panics
-    /// If it cannot be made.
     pub fn file(&self, path: &str, text: &str) -> &Self {
         let path = self.0.path().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -33,20 +24,14 @@ impl Host {
         self
     }
 
-    /// Makes a file that may be executed.
-    ///
-    /// # Panics
-    /// If it cannot be made.
+    /// Creates an executable file.
     pub fn script(&self, path: &str, text: &str) -> &Self {
         self.file(path, text);
         fs::set_permissions(self.0.path().join(path), fs::Permissions::from_mode(0o755)).unwrap();
         self
     }
 
-    /// Makes a device in sysfs; `place` is below /sys/devices.
-    ///
-    /// # Panics
-    /// If it cannot be made.
+    /// Creates a device in sysfs; `place` is below /sys/devices.
     pub fn device(&self, place: &str, numbers: &str, discard_max: u64) -> &Self {
         let at = format!("sys/devices/{place}");
         self.file(&format!("{at}/dev"), numbers);
@@ -64,10 +49,7 @@ impl Host {
         self
     }
 
-    /// Makes one device lie on another.
-    ///
-    /// # Panics
-    /// If the link cannot be made.
+    /// Puts one device on top of another.
     pub fn slave(&self, place: &str, below: &str) -> &Self {
         let slaves = self.0.path().join(format!("sys/devices/{place}/slaves"));
         fs::create_dir_all(&slaves).unwrap();
@@ -80,5 +62,5 @@ impl Host {
     }
 }
 
-/// The place of a SATA drive in sysfs.
+/// Path of the SATA drive in sysfs, below /sys/devices.
 pub const SDA: &str = "pci0000:00/ata1/host0/target0:0:0/0:0:0:0/block/sda";

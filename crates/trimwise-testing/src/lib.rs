@@ -1,5 +1,5 @@
-//! What the tests of several crates share: skipping a test, loop devices, a daemon for one test, and what must hold for
-//! every device.
+//! Shared by the tests of several crates: skipping a test, loop devices, a daemon for one test, and a test for every
+//! device.
 
 pub mod conformance;
 pub mod daemon;
@@ -33,16 +33,16 @@ pub fn skipped(why: &str) {
     OpenOptions::new().append(true).create(true).open(file).unwrap().write_all(line.as_bytes()).unwrap();
 }
 
-/// The folder of the build, in whose `tmp` tests may make large files: holes can be punched there.
+/// Creates a folder in the build's `tmp`, where tests may make large files and punch holes.
 pub fn scratch() -> tempfile::TempDir {
-    // Tests lie in target/PROFILE/deps.
+    // Tests are in target/PROFILE/deps.
     let test = std::env::current_exe().unwrap();
     let folder = test.ancestors().nth(3).unwrap().join("tmp");
     std::fs::create_dir_all(&folder).unwrap();
     tempfile::Builder::new().prefix("test-").tempdir_in(folder).unwrap()
 }
 
-/// Where a program is, or `None` if it is not installed, which skips the test.
+/// Finds a program. If it is not installed, skips the test and returns `None`.
 pub fn program(name: &str) -> Option<PathBuf> {
     let paths = std::env::var_os("PATH").unwrap_or_default();
     let sbin = ["/usr/sbin", "/sbin"].map(PathBuf::from);
@@ -54,7 +54,7 @@ pub fn program(name: &str) -> Option<PathBuf> {
     found
 }
 
-/// `trimwised`, built next to the tests, or `None`, which skips the test.
+/// Finds `trimwised`, built next to the tests. Without it, skips the test and returns `None`.
 pub fn trimwised() -> Option<PathBuf> {
     let test = std::env::current_exe().unwrap();
     let program = test.ancestors().nth(2).unwrap().join("trimwised");
@@ -65,12 +65,12 @@ pub fn trimwised() -> Option<PathBuf> {
     found
 }
 
-/// A directory as the file system of a workload.
+/// Opens a directory as the file system of a workload.
 pub fn open(directory: &tempfile::TempDir) -> RealDirectory {
     RealDirectory::open(directory.path(), Arc::new(AtomicBool::new(false))).unwrap()
 }
 
-/// An empty directory in memory if there is one, with the locations that PostMark wants to find.
+/// Creates an empty directory, in memory if possible, with the locations that PostMark expects.
 pub fn directory(with_locations: bool) -> tempfile::TempDir {
     let shm = Path::new("/dev/shm");
     let parent = if shm.is_dir() { shm.to_owned() } else { std::env::temp_dir() };
@@ -83,13 +83,13 @@ pub fn directory(with_locations: bool) -> tempfile::TempDir {
     directory
 }
 
-/// What a try gives once it succeeds.
+/// Retries until an attempt succeeds.
 ///
 /// A device may be busy for a moment longer: a child that another test's thread starts holds all files of this process
-/// until it becomes another program.
+/// until it execs.
 ///
 /// # Panics
-/// With the last error, if five minutes do not help.
+/// With the last error, after five minutes.
 #[track_caller]
 pub fn in_time<T, E: std::fmt::Display>(attempt: impl Fn() -> Result<T, E>) -> T {
     for _ in 0..6_000 {

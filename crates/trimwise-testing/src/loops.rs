@@ -16,11 +16,10 @@ pub struct Loop {
     pub image: PathBuf,
     /// `loop3` or `loop3p1`.
     pub device: String,
-    /// Where it is mounted.
     pub point: PathBuf,
     disk: String,
     mounted: bool,
-    // Dropped in this order: the first lies in the second.
+    // Fields drop in this order: the first lies in the second.
     _memory: Option<Memory>,
     _directory: tempfile::TempDir,
 }
@@ -34,7 +33,7 @@ impl Drop for Memory {
     }
 }
 
-/// A directory for images, in which holes can be punched; removed when the test ends.
+/// Creates a directory for images in which holes can be punched; it is removed when the test ends.
 fn directory() -> tempfile::TempDir {
     let directory = scratch();
     // One test looks at the mount as another user.
@@ -42,7 +41,7 @@ fn directory() -> tempfile::TempDir {
     directory
 }
 
-/// Whether loop devices can be made and the programs are there; if not, the test is skipped.
+/// Returns true if loop devices can be made and the programs are installed; otherwise skips the test.
 pub fn can_run(programs: &[&str]) -> bool {
     if ["losetup", "mount", "umount"].iter().chain(programs).any(|name| program(name).is_none()) {
         return false;
@@ -58,7 +57,7 @@ pub fn can_run(programs: &[&str]) -> bool {
     false
 }
 
-/// Whether tracefs is available; mounts it if possible, and otherwise reports that the test is skipped.
+/// Returns true if tracefs is available, after mounting it if necessary; otherwise skips the test.
 pub fn can_trace() -> bool {
     let there = || Path::new(TRACING).join("events/ext4").is_dir();
     let mount =
@@ -79,7 +78,7 @@ pub fn sh(program: &str, arguments: &[&str]) -> String {
 }
 
 impl Loop {
-    /// A new file system, mounted. `mkfs` is a program and its arguments; the image is appended.
+    /// Creates and mounts a new file system. `mkfs` is a program and its arguments; the image is appended.
     pub fn new(bytes: u64, mkfs: &[&str]) -> Self {
         let mut made = Self::attached(directory(), |image| {
             fs::File::create(image).unwrap().set_len(bytes).unwrap();
@@ -91,7 +90,7 @@ impl Loop {
     }
 
     pub fn ext4(bytes: u64) -> Self {
-        // No background initialisation of inode tables, which would write while a test counts.
+        // Disable background initialisation of inode tables, which would write while a test counts.
         Self::new(bytes, &["mkfs.ext4", "-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"])
     }
 
@@ -99,29 +98,29 @@ impl Loop {
         Self::new(bytes, &["mkfs.xfs", "-q", "-f", "-K"])
     }
 
-    /// A device of zeros, with nothing on it.
+    /// Creates a device of zeros.
     pub fn blank(bytes: u64) -> Self {
         Self::attached(directory(), |image| fs::File::create(image).unwrap().set_len(bytes).unwrap())
     }
 
-    /// Its node in `/dev`.
+    /// Returns its node in `/dev`.
     pub fn node(&self) -> PathBuf {
         Path::new("/dev").join(&self.device)
     }
 
-    /// The node of the disk that it is a partition of; its own if it is not a partition.
+    /// Returns the node of the disk, or the device's own if it is not a partition.
     pub fn disk_node(&self) -> PathBuf {
         Path::new("/dev").join(&self.disk)
     }
 
-    /// A copy on another device; not mounted yet.
+    /// Copies the contents to another device, without mounting it.
     pub fn copy(&self) -> Self {
         Self::attached(directory(), |image| {
             sh("cp", &["--sparse=always", self.image.to_str().unwrap(), image.to_str().unwrap()]);
         })
     }
 
-    /// A disk with one partition that begins at `start_sectors`, with a file system in it, mounted.
+    /// Creates a disk with one partition that begins at `start_sectors`, with a mounted file system in it.
     pub fn partition(bytes: u64, start_sectors: u32, mkfs: &[&str]) -> Self {
         let mut made = Self::attached(directory(), |image| {
             fs::File::create(image).unwrap().set_len(bytes).unwrap();
@@ -137,7 +136,7 @@ impl Loop {
         made
     }
 
-    /// An ext4 on a device that takes no discards.
+    /// Creates an ext4 on a device that takes no discards.
     pub fn without_discards() -> Self {
         let directory = directory();
         let path = directory.path().join("memory");
@@ -192,14 +191,14 @@ impl Loop {
         self.mounted = false;
     }
 
-    /// A fresh mount: nothing is remembered as trimmed.
+    /// Mounts again, so that nothing is remembered as trimmed.
     pub fn remount(&mut self) {
         self.unmount();
         self.mount();
     }
 
-    /// Limits discards to this many bytes. Never 0: the kernel would forget the granularity too, and accept no other limit
-    /// from then on, even from the device's next user.
+    /// Limits discards to this many bytes. Never 0: the kernel would forget the granularity too, and accept no other
+    /// limit from then on, even from the device's next user.
     pub fn limit_discards(&self, bytes: u64) {
         assert!(bytes > 0);
         fs::write(self.limit_path(), bytes.to_string()).unwrap();
@@ -209,20 +208,20 @@ impl Loop {
         format!("/sys/block/{}/queue/discard_max_bytes", self.disk)
     }
 
-    /// Discards that the kernel counted on the device: commands and bytes. Reads them without the code under test.
+    /// Returns the commands and bytes of the discards that the kernel counted. Reads them without the code under test.
     pub fn discards(&self) -> (u64, u64) {
         let text = fs::read_to_string(format!("/sys/class/block/{}/stat", self.device)).unwrap();
         let fields: Vec<u64> = text.split_whitespace().map(|field| field.parse().unwrap()).collect();
         (fields[11], fields[13] * 512)
     }
 
-    /// Bytes that the image occupies.
+    /// Returns the bytes that the image occupies.
     pub fn allocated(&self) -> u64 {
         sh("sync", &["-f", self.image.to_str().unwrap()]);
         fs::metadata(&self.image).unwrap().blocks() * 512
     }
 
-    /// Files of these sizes with data in them, on the disk.
+    /// Writes files of this size to the disk.
     pub fn fill(&self, names: impl IntoIterator<Item = String>, bytes: usize) {
         let data: Vec<u8> = (0..bytes).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8 | 1).collect();
         for name in names {
@@ -257,14 +256,14 @@ fn attach(image: &Path) -> String {
 
 impl Drop for Loop {
     fn drop(&mut self) {
-        // No assertion here: the test may already be failing.
+        // Do not assert here: the test may already be failing.
         let run = |program: &str, arguments: &[&str]| {
             let mut command = Command::new(program);
             let status = command.args(arguments).stdin(Stdio::null()).stderr(Stdio::null()).status();
             status.is_ok_and(|status| status.success())
         };
         if self.mounted {
-            // A helper that was killed may hold it for a moment longer.
+            // A killed helper may hold the mount for a moment longer.
             let point = self.point.to_str().unwrap_or_default();
             let gone = (0..50).any(|_| {
                 run("umount", &[point]) || {

@@ -1,5 +1,3 @@
-//! A terminal to run commands in.
-
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, ExitStatus};
@@ -8,10 +6,10 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{OptionalActions, OutputModes, Winsize, tcgetattr, tcsetattr, tcsetwinsize};
 
-/// What no command shows: it marks the end of what this one did.
+/// Byte printed after the command's output; no command prints it itself.
 const END: u8 = 0;
 
-/// Runs a command whose output and errors go to a terminal of this many columns; returns what it shows.
+/// Runs a command whose output and errors go to a terminal of this many columns; returns the text that it shows.
 pub fn run_in_terminal(mut command: Command, columns: u16) -> (ExitStatus, String) {
     let screen = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
     grantpt(&screen).and_then(|()| unlockpt(&screen)).unwrap();
@@ -24,8 +22,8 @@ pub fn run_in_terminal(mut command: Command, columns: u16) -> (ExitStatus, Strin
     tcsetattr(&terminal, OptionalActions::Now, &modes).unwrap();
     let mut child =
         command.stdout(terminal.try_clone().unwrap()).stderr(terminal.try_clone().unwrap()).spawn().unwrap();
-    // The terminal stays open here until all is read: once its last end is closed, Linux may report EIO before
-    // it has handed out what was written (seen on 6.18: everything after the first 2,048 bytes was lost).
+    // Keep the terminal open here until all is read: once its last end is closed, Linux may report EIO before it has
+    // handed out what was written (seen on 6.18: everything after the first 2,048 bytes was lost).
     let reader = std::thread::spawn(move || {
         let mut shown = Vec::new();
         let mut screen = BufReader::new(File::from(screen));

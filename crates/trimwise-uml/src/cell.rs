@@ -41,11 +41,10 @@ use trimwise_linux::sparse_store::SparseStore;
 /// `6.12+ext4-trim+kasan:ext4`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelTarget {
-    /// The kernel, as `trimwise kernel list` names it.
+    /// As `trimwise kernel list` names it.
     pub kernel: KernelName,
-    /// The file system under test.
     pub file_system: FileSystem,
-    /// Mount options as in mount(8), separated by commas; those of discard come with the policy.
+    /// As in mount(8), separated by commas. The options for discard come with the policy.
     pub options: String,
 }
 
@@ -55,7 +54,8 @@ impl KernelTarget {
         self.file_system == FileSystem::Ext4 && self.kernel.patches().iter().any(|set| set == EXT4_TRIM)
     }
 
-    /// Returns true if the kernel has the target [`DM_TRIM`], and the mount options do not put it there already.
+    /// Returns true if the kernel has the target [`DM_TRIM`], unless the mount options already put it below the file
+    /// system.
     fn has_dm_trim(&self) -> bool {
         self.kernel.patches().iter().any(|set| set == DM_TRIM) && !self.puts_target()
     }
@@ -64,7 +64,6 @@ impl KernelTarget {
         self.options.split(',').any(|option| option.split('=').next() == Some(TRIM_TARGET))
     }
 
-    /// Returns the options to mount the file system with under a policy.
     pub fn mount_options(&self, policy: KernelPolicy) -> String {
         let of_policy = policy.mount_option(self.file_system);
         match self.options.as_str() {
@@ -73,10 +72,7 @@ impl KernelTarget {
         }
     }
 
-    /// Rejects options that a policy sets.
-    ///
-    /// # Errors
-    /// The option, and the policy or step that sets it.
+    /// Rejects options that a policy sets; the error names the option, and the policy or step that sets it.
     pub fn check_for_policies(&self) -> Result<(), String> {
         const OF_POLICIES: [&str; 7] =
             ["discard", "nodiscard", "trim_low", "trim_high", "trim_workers", "trim_reuse", "notrim_reuse"];
@@ -150,7 +146,8 @@ pub(crate) const EXT4_TRIM: &str = "ext4-trim";
 /// The set that adds a device-mapper target, as a target names it: `6.12+dm-trim:xfs`.
 const DM_TRIM: &str = "dm-trim";
 
-/// Returns the mount option that puts `kernel/dm-trim` below the file system, with this policy; `None` if it has none such.
+/// Returns the mount option that puts `kernel/dm-trim` below the file system with this policy; `None` if the target has
+/// no such policy.
 fn target_option(policy: PolicySpec) -> Option<String> {
     let options = if let Some([quiet, hold]) = policy.quiet_and_hold() {
         let (quiet_ms, hold_s) = (quiet.as_nanos() / 1_000_000, hold.as_nanos() / 1_000_000_000);
@@ -165,7 +162,7 @@ fn target_option(policy: PolicySpec) -> Option<String> {
     Some(TRIM_TARGET.to_owned() + &options.map_or_else(String::new, |options| format!("={options}")))
 }
 
-/// The target's own bound (`workers=`).
+/// The limit of the target's own option `workers`.
 const TARGET_WORKERS_MAX: u64 = 64;
 
 /// Returns the mount options that make the patched ext4 follow a policy; `None` if it cannot.
@@ -175,7 +172,7 @@ fn patched_options(policy: PolicySpec) -> Option<String> {
     for term in text.split('+') {
         let mut fields = term.split(':');
         match (fields.next()?, fields.collect::<Vec<_>>().as_slice()) {
-            // Zero turns the gate off there.
+            // There, zero turns the gate off.
             ("set", [_, "0"]) => return None,
             ("set", [low, high]) => gate = format!(",trim_low={low},trim_high={high}"),
             ("commit", []) => {}
@@ -207,7 +204,6 @@ impl KernelPolicy {
         all
     }
 
-    /// Lists the possible values of `--policy` with their mount options.
     pub fn forms(target: &KernelTarget) -> String {
         let own = Self::all_of(target);
         let own = own
@@ -226,9 +222,6 @@ impl KernelPolicy {
     }
 
     /// Parses a policy for a target.
-    ///
-    /// # Errors
-    /// The policies that this target has, and the command that builds a kernel with this one.
     pub fn parse(text: &str, target: &KernelTarget) -> Result<Self, String> {
         let file_system = target.file_system;
         let is_named = |own: &Self| {
@@ -295,7 +288,7 @@ impl KernelPolicy {
         }
     }
 
-    /// Returns which policy it is. The model has none that is `async`.
+    /// Returns the policy's identifier. The model has no policy that is `async`.
     pub fn id(self) -> PolicyId {
         match self {
             Self::Off => PolicyId::OFF,
@@ -318,12 +311,11 @@ impl KernelPolicy {
         Some(Step::TrimEvery { first_ns, every_ns, minlen_bytes })
     }
 
-    /// Returns true if it is trimwised's.
+    /// Returns true if trimwised carries out the policy.
     pub fn is_daemon(self) -> bool {
         matches!(self, Self::Daemon(_))
     }
 
-    /// Returns the options of mount(8) that set this policy.
     pub fn mount_option(self, file_system: FileSystem) -> String {
         match (self, file_system) {
             (Self::Off | Self::Batch(_) | Self::Daemon(_), _) => "nodiscard".to_owned(),
@@ -345,25 +337,20 @@ impl fmt::Display for KernelPolicy {
     }
 }
 
-/// The workload of a kernel's cell.
 #[derive(Clone, Debug, PartialEq)]
 pub enum KernelWorkload {
     /// PostMark, by the text of its configuration.
     Postmark(String),
     /// A benchmark that times one operation, as on the command line.
     Timed(String),
-    /// A named application or a fio job.
     Program {
-        /// The application or job, as on the command line.
         argument: String,
-        /// The text of the job's file; empty for an application.
         text: String,
-        /// The part of the job that runs, at most 1; that of an application is in its parameters.
+        /// The part of the job that runs, at most 1. An application has it in its parameters.
         scale: f64,
     },
-    /// A program of the host, with its arguments.
     Command {
-        /// A program that prepares the file system, which is then synced; empty if there is none.
+        /// A program that prepares the file system, which is then synced. Empty for none.
         setup: Vec<String>,
         /// The program that is measured.
         run: Vec<String>,
@@ -373,17 +360,13 @@ pub enum KernelWorkload {
 /// All inputs of a run, besides the kernel.
 #[derive(Clone, Debug)]
 pub struct KernelCell<'a> {
-    /// Profile of the drive.
     pub device: &'a Profile,
-    /// The file system, and its mount options apart from those of the policy.
     pub target: &'a KernelTarget,
-    /// The kernel's policy for TRIM.
     pub policy: KernelPolicy,
-    /// The workload to measure.
     pub workload: &'a KernelWorkload,
     /// If set, the file system is first aged under the policy until this share, in percent, is in use.
     pub utilization_percent: Option<u8>,
-    /// Whether ageing goes on until all flash beyond what is in use was written once more, as in
+    /// True if ageing goes on until all flash beyond the space in use was written once more, as in
     /// [`CellSpec`](trimwise::compare::cell::CellSpec::long_in_use).
     pub long_in_use: bool,
     /// If set, PostMark or a program is spread over these days.
@@ -391,26 +374,20 @@ pub struct KernelCell<'a> {
     /// Number of the repetition: it decides at which phase of the commit timer the workload begins, and the seed of the
     /// ageing.
     pub rep: u32,
-    /// The seed of the comparison.
     pub seed: u64,
 }
 
-/// Reasons why a cell has no result.
 #[derive(Debug, Error)]
 pub enum KernelCellError {
-    /// The device's numbers contradict each other.
     #[error(transparent)]
     Device(#[from] ConfigError),
-    /// The host has too little memory for the drive's bytes.
     #[error("cannot make the drive's memory: {0}")]
     Store(std::io::Error),
-    /// The guest or its job failed.
     #[error(transparent)]
     Job(#[from] JobError),
     /// A defect: the drive's accounting is wrong.
     #[error("the audit of the drive after the run failed: {0}")]
     Audit(String),
-    /// A program of the user's failed.
     #[error("{0}")]
     Command(String),
     /// A defect: the guest did not report a result that the job asks for.
@@ -418,7 +395,6 @@ pub enum KernelCellError {
     NoAnswer(&'static str),
 }
 
-/// Creates a new drive of this profile.
 pub fn new_disk(device: &Profile, seed: u64, is_traced: bool) -> Result<Disk, KernelCellError> {
     let capacity = Bytes::from_units(device.config.capacity_units());
     let store = SparseStore::in_memory(capacity).map_err(KernelCellError::Store)?;
@@ -448,10 +424,7 @@ pub fn ageing(utilization_percent: u8, seed: u64) -> [Step; 2] {
     [Step::Age { utilization_percent: utilization_percent.into(), seed }, settling()]
 }
 
-/// Checks that a program succeeded.
-///
-/// # Errors
-/// If it failed: a sentence with its exit status and its last lines of output.
+/// Checks that a program succeeded. The error is a sentence with its exit status and its last lines of output.
 pub fn expect_success(command: &[String], end: &ProgramEnd) -> Result<(), String> {
     const LINES: usize = 10;
     let Some(how) = end.failure() else { return Ok(()) };
@@ -476,14 +449,11 @@ impl KernelCell<'_> {
         }
     }
 
-    /// Returns the steps that age the drive before the guest that is measured boots: over days. None if that guest does it
-    /// itself, or nothing ages the drive.
+    /// Returns the steps, spread over days, of the guest that ages the drive before the measured guest boots; `None` if
+    /// the measured guest does it itself, or nothing ages the drive.
     ///
-    /// Cells on the same kind of drive, with the same kernel, memory and seed, may begin with one drive if these are the
-    /// same: what differs between `off`, fstrim and the daemon begins after them.
-    ///
-    /// # Errors
-    /// A device whose numbers contradict each other.
+    /// Cells on the same kind of drive, with the same kernel, memory and seed, may begin with one drive if these steps
+    /// are the same: `off`, fstrim and the daemon differ only after them.
     pub fn steps_before(&self) -> Result<Option<Vec<Step>>, ConfigError> {
         if !self.is_aged_before() {
             return Ok(None);
@@ -521,7 +491,7 @@ impl KernelCell<'_> {
         Ok(steps)
     }
 
-    /// Returns the steps of the guest that is measured, and the index of the workload among them.
+    /// Returns the steps of the measured guest, and the index of the workload among them.
     fn steps(&self) -> Result<(Vec<Step>, usize), ConfigError> {
         let file_system = self.target.file_system;
         let is_aged = self.is_aged_before();
@@ -537,7 +507,7 @@ impl KernelCell<'_> {
         if !is_aged {
             steps.extend(self.ageing()?);
         } else if matches!(self.policy, KernelPolicy::Batch(_) | KernelPolicy::Daemon(_)) {
-            // What others have trimmed when the days begin, these have too.
+            // The other policies have trimmed this before the days begin.
             steps.push(Step::Fitrim { minlen_bytes: 0 });
         }
         if self.utilization_percent.is_some() {
@@ -606,7 +576,7 @@ impl KernelCell<'_> {
     pub fn age(&self, guest: &Guest) -> Result<Aged, KernelCellError> {
         let mut disks = [new_disk(self.device, self.seed, false)?];
         if let Some(steps) = self.steps_before()? {
-            // The same guest whichever cell it is for.
+            // Use the same guest for every cell.
             let guest = Guest { daemon: None, ..guest.clone() };
             guest.run(&Job { steps }, &mut disks)?;
         }
@@ -648,7 +618,7 @@ impl KernelCell<'_> {
                 _ => {}
             }
         }
-        // These mark when their files are there, and when they are not yet removed.
+        // These workloads mark the disk themselves, when their files exist and before they are removed.
         let marks_itself = self.days.is_some() || matches!(self.workload, KernelWorkload::Program { .. });
         let first = workload + usize::from(marks_itself);
         let [before, after] = marks.get(first..first + 2).unwrap_or_default() else {
@@ -676,16 +646,16 @@ impl KernelCell<'_> {
     }
 }
 
-/// Returns true if a guest of its own ages a cell's drive, before the one that is measured boots: over days.
+/// Returns true if a guest of its own ages a cell's drive before the measured guest boots, which is so over days.
 pub fn is_aged_before(days: Option<&Days>, utilization_percent: Option<u8>) -> bool {
     days.is_some() && utilization_percent.is_some()
 }
 
 /// A drive on which cells begin, at a moment when no guest has it.
 ///
-/// A guest in the middle of its work cannot be copied in this way. Each of its processes is one of this computer that the
-/// kernel's process traces: a fork of that would trace none of them, and share the guest's memory, a mapped file, with the
-/// original. So every cell boots a guest of its own, which takes a tenth of a second.
+/// A guest in the middle of its work cannot be copied in this way. Each of its processes is a process of this computer,
+/// traced by the kernel's process. A fork of the latter would trace none of them, and share the guest's memory, a
+/// mapped file, with the original. So every cell boots its own guest, which takes a tenth of a second.
 #[derive(Debug)]
 pub struct Aged {
     port: Port,
@@ -694,9 +664,6 @@ pub struct Aged {
 
 impl Aged {
     /// Returns a copy as a guest's disk. The drive's clock goes on: that guest's first request waits until this time.
-    ///
-    /// # Errors
-    /// If there is no memory for the drive's bytes.
     pub fn disk(&self) -> Result<Disk, KernelCellError> {
         let store = self.store.duplicate().map_err(KernelCellError::Store)?;
         Ok(Aged { port: self.port.clone(), store }.into_disk())
@@ -708,13 +675,13 @@ impl Aged {
     }
 }
 
-/// Returns true if the data that ageing and the work write are zeros, which take no memory: neither the drive nor the file
-/// system looks at them.
+/// Returns true if ageing and the work may write zeros, which take no memory: neither the drive nor the file system
+/// looks at the data.
 pub fn writes_zeros(device: &Profile, target: &KernelTarget) -> bool {
     !device.config.looks_at_content() && !target.options.contains("compress")
 }
 
-/// Returns the configuration of a daemon that follows a policy on the file system under test, with its defaults for
+/// Returns the configuration of a daemon that follows a policy on the file system under test, with defaults for
 /// everything else.
 pub fn daemon_config(policy: PolicySpec) -> String {
     let toggle = if policy.toggles_discard() { "toggle = true\n" } else { "" };
@@ -726,7 +693,8 @@ fn status_command() -> Vec<String> {
     ["/proc/self/exe", "status", "--run", &run, "--json", "-"].map(str::to_owned).to_vec()
 }
 
-/// Reads from the daemon's status, which covers one file system: slices, the longest in nanoseconds, and maps read.
+/// Reads the number of slices, the longest slice in nanoseconds, and the number of maps read from the daemon's status,
+/// which covers one file system.
 fn totals(status: &ProgramEnd) -> Result<[u64; 3], KernelCellError> {
     let data: serde_json::Value = serde_json::from_slice(&status.output.0).unwrap_or_default();
     let totals = &data["file_systems"][0]["status"]["totals"];

@@ -1,11 +1,12 @@
-//! What a guest tells its host while it runs: the output of its programs as it comes, and the report of each step once
-//! that is over.
+//! A guest's messages to its host while it runs: the output of its programs as it comes, and the report of each step
+//! once it is over.
 //!
-//! It goes through a console of its own ([`NODE`]), which the kernel's process writes to a file in this computer's memory.
-//! Such a write takes no virtual time and never waits, so a guest cannot notice how fast its host reads, and what was told
-//! outlives the guest, whatever ends it. No full disk of the host and nothing that programs mount gets in the way.
+//! It goes through a console of its own ([`NODE`]), which the kernel's process writes to a file in this computer's
+//! memory. Such a write takes no virtual time and never waits, so a guest cannot notice how fast its host reads, and
+//! the output outlives the guest, whatever ends it. Neither a full disk of the host nor anything that programs mount
+//! gets in the way.
 //!
-//! It is told in frames: what it is (one byte), a length (32 bits, little-endian), and as many bytes.
+//! The data come in frames: a kind (one byte), a length (32 bits, little-endian), and that many bytes.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -18,8 +19,8 @@ use crate::job::{Outcome, Said, StepReport};
 
 /// The console in the guest. It is the last of UML's consoles, which programs leave alone.
 const NODE: &str = "/dev/tty15";
-/// The same console on the kernel's command line: it has no input, and its output is the standard input of the kernel's
-/// process, which needs none.
+/// Option of the kernel's command line for that console. It has no input. Its output is the standard input of the
+/// kernel's process, which needs none.
 pub(crate) const CONSOLE_OPTION: &str = "con15=null,fd:0";
 /// Maximum bytes of a frame.
 pub(crate) const FRAME_BYTES_MAX: usize = 64 << 10;
@@ -27,17 +28,13 @@ pub(crate) const FRAME_BYTES_MAX: usize = 64 << 10;
 pub(crate) const OUTPUT_BYTES_MAX: usize = 16 << 20;
 const HEADER_BYTES: usize = 5;
 
-/// A stream of a program's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
-    /// Standard output.
     Output,
-    /// Standard error.
     Errors,
 }
 
 impl Stream {
-    /// Returns the stream's name for messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::Output => "standard output",
@@ -46,16 +43,15 @@ impl Stream {
     }
 }
 
-/// What takes each piece of a program's output.
+/// Receives each piece of a program's output.
 pub type Says<'a> = dyn FnMut(Stream, &[u8]) + 'a;
 
-/// What is in a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Program(Stream),
     /// A piece of a [`Told`] in JSON.
     Piece,
-    /// Nothing: a [`Told`] is complete.
+    /// No bytes: a [`Told`] is complete.
     Whole,
 }
 
@@ -72,33 +68,28 @@ impl Kind {
     }
 }
 
-/// A part of the guest's report.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Told {
-    /// A step is over.
     Step(StepReport),
     /// All steps are over; nothing follows.
     End(End),
 }
 
-/// The end of a guest's report.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct End {
-    /// Numbers of the marks of each disk.
+    /// Numbers of the marks, for each disk.
     pub(crate) marks: Vec<Vec<usize>>,
-    /// Words that were added to the kernel's command line and that it does not know. If there are any, no step was
-    /// done.
+    /// Words added to the kernel's command line that the kernel does not know. If there are any, no step was done.
     pub(crate) unknown_words: Vec<String>,
 }
 
-/// The guest's side.
 #[derive(Debug)]
 pub(crate) struct Teller(File);
 
 impl Teller {
     pub(crate) fn open() -> io::Result<Self> {
-        // Not as the terminal of this process, which would then receive its signals.
+        // This must not become the terminal of this process, which would then receive its signals.
         let flags = OFlags::WRONLY | OFlags::NOCTTY | OFlags::CLOEXEC;
         let node = rustix::fs::open(NODE, flags, Mode::empty())?;
         let mut attributes = tcgetattr(&node)?;
@@ -107,12 +98,12 @@ impl Teller {
         Ok(Self(node.into()))
     }
 
-    /// Passes on what a program has written: at most [`FRAME_BYTES_MAX`] bytes.
+    /// Passes on a program's output: at most [`FRAME_BYTES_MAX`] bytes.
     pub(crate) fn pass_on(&self, stream: Stream, bytes: &[u8]) -> io::Result<()> {
         self.send(Kind::Program(stream), bytes)
     }
 
-    /// Tells a part of the report, piece by piece: it can be large compared with the guest's memory.
+    /// Sends a part of the report, piece by piece: it can be large compared with the guest's memory.
     pub(crate) fn tell(&self, told: &Told) -> io::Result<()> {
         let mut pieces = io::BufWriter::with_capacity(FRAME_BYTES_MAX, Pieces(self));
         serde_json::to_writer(&mut pieces, told)?;
@@ -142,23 +133,23 @@ impl Write for Pieces<'_> {
     }
 }
 
-/// The host's side. Programs in the guest can write to its console too, so nothing that is heard is trusted.
+/// The host's side. Programs in the guest can write to its console too, so nothing that it receives is trusted.
 #[derive(Debug, Default)]
 pub(crate) struct Listener {
-    /// What came after the last whole frame.
+    /// Bytes after the last complete frame.
     rest: Vec<u8>,
     piece: Vec<u8>,
     /// Output of programs since the last step's end.
     output: Said,
     errors: Said,
-    /// Reports of the steps that are over; those of programs have their output.
+    /// Reports of the completed steps; those of programs include their output.
     pub(crate) steps: Vec<StepReport>,
-    /// The end of the report, if the guest came so far.
+    /// The end of the report, once the guest has sent it.
     pub(crate) end: Option<End>,
 }
 
 impl Listener {
-    /// Takes what the guest has told since the last call, and calls `says` with each piece of a program's output.
+    /// Takes the bytes received since the last call, and calls `says` with each piece of a program's output.
     pub(crate) fn hear(&mut self, bytes: &[u8], says: &mut Says<'_>) -> io::Result<()> {
         self.rest.extend(bytes);
         let mut rest = std::mem::take(&mut self.rest);
@@ -174,16 +165,16 @@ impl Listener {
         Ok(())
     }
 
-    /// Returns an error if the last frame is incomplete, as no guest leaves it that ends by itself.
+    /// Returns an error if the last frame is incomplete, which no guest that ends by itself leaves.
     pub(crate) fn expect_whole(&self) -> io::Result<()> {
         if self.rest.is_empty() { Ok(()) } else { Err(disturbed()) }
     }
 
-    /// Takes what there is of an incomplete last frame, if it is a program's: the guest broke off while it told that.
+    /// Takes the bytes of an incomplete last frame, if it is a program's: the guest broke off while sending it.
     pub(crate) fn hear_no_more(&mut self, says: &mut Says<'_>) {
         let rest = std::mem::take(&mut self.rest);
         if let Ok(Some((kind @ Kind::Program(_), _))) = header(&rest) {
-            // Output beyond its maximum is of no use.
+            // Output beyond the maximum is of no use.
             let _ = self.take(kind, &rest[HEADER_BYTES..], says);
         }
     }

@@ -1,8 +1,8 @@
 //! A disk of the guest: virtio-blk requests on the modelled drive.
 //!
-//! A request is carried out on arrival, and completes when the drive says: the drive's front returns that time at once
-//! ([`Port`]), and the request waits for it in a heap. Bytes are copied on arrival too. No request can tell the
-//! difference, since Linux never has two requests in flight of which one writes what the other accesses.
+//! A request is carried out on arrival, and completes at the time that the drive gives: the drive's front returns that
+//! time at once ([`Port`]), and the request waits for it in a heap. Bytes are copied on arrival too. No request can
+//! tell the difference, since Linux never has two requests in flight of which one writes what the other accesses.
 //!
 //! Requests: virtio 1.2, 5.2 "Block Device".
 
@@ -55,30 +55,23 @@ const STATUS_UNSUPPORTED: u8 = 2;
 
 /// Data segments of a request; Linux merges up to this many.
 const SEGMENTS_MAX: u32 = 126;
-/// Longest write of zeros: 2 GiB less a unit.
 const WRITE_ZEROES_SECTORS_MAX: u32 = (1 << 22) - 8;
 const SERIAL_BYTES: usize = 20;
-/// UNMAP flag of a write of zeros.
 const FLAG_UNMAP: u32 = 1;
 
-/// The kind of a traced command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Traced {
-    /// A read request.
     Read,
-    /// A write request.
     Write,
-    /// A discard; one entry for each of its ranges.
+    /// One entry for each range of a discard.
     Discard,
     /// A write of zeros, which the drive may carry out as a discard if that gives zeros.
     WriteZeroes,
-    /// A flush request.
     Flush,
 }
 
 impl Traced {
-    /// Returns its name in JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -90,20 +83,14 @@ impl Traced {
     }
 }
 
-/// A command as blktrace would show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceEntry {
-    /// Time at which the drive received the command.
     pub at_ns: u64,
-    /// Time at which the command completes.
     pub done_ns: u64,
-    /// Kind of the command.
     pub kind: Traced,
-    /// Start of the range, in bytes.
     pub offset_bytes: u64,
-    /// Length of the range, in bytes.
     pub length_bytes: u64,
-    /// Whether the drive trimmed: always for a discard, and for a write of zeros if trimmed space reads as zeros.
+    /// True if the drive trimmed: always for a discard, and for a write of zeros if trimmed space reads as zeros.
     #[serde(skip)]
     pub is_trim: bool,
 }
@@ -115,26 +102,19 @@ pub struct TraceEntry {
 /// read it.
 #[derive(Clone, Debug)]
 pub struct Mark {
-    /// When it was set.
     pub at: SimTime,
-    /// The kernel's requests so far.
     pub counts: PortCounts,
-    /// The drive's work so far.
     pub stats: SsdStats,
-    /// Number of units that hold data in the drive.
     pub mapped_units: u64,
-    /// Number of entries in the trace.
     pub traced: usize,
 }
 
 /// A fault of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Discards fail.
     DiscardsFail,
-    /// Discards are refused as unsupported.
     DiscardsRefused,
-    /// It was unplugged: every request fails.
+    /// Every request fails: the disk was unplugged.
     Gone,
 }
 
@@ -154,8 +134,8 @@ impl Fault {
     }
 }
 
-/// Called at each mark with its number, before the guest goes on: may look at the bytes of the disk and exchange them.
-/// The units are those that were written or trimmed since the mark before.
+/// Called at each mark with its number, before the guest goes on. It may look at the bytes of the disk and exchange
+/// them. The units are those that were written or trimmed since the previous mark.
 pub type AtMark = Box<dyn FnMut(usize, &SparseStore, Changed) -> io::Result<()>>;
 pub(crate) type Pending = (SimTime, u64, u16, u32);
 
@@ -164,26 +144,25 @@ pub struct Disk {
     port: Port,
     store: SparseStore,
     name: String,
-    /// For the data of a request: new memory for each would cost as much as copying them.
+    /// Memory for the data of a request: allocating it for each would cost as much as copying the data.
     buffer: Vec<u8>,
     pending: BinaryHeap<Reverse<Pending>>,
     requests: u64,
-    /// Whether the drive depends on what is written.
+    /// True if the drive depends on the data written.
     looks_at_content: bool,
     trace: Option<Vec<TraceEntry>>,
     marks: Vec<Mark>,
     /// Planned faults, each for a range in the number of marks.
     faults: Vec<(Range<usize>, Fault)>,
-    /// Why requests failed on this host: the first reason.
+    /// The reason for the first request that failed on this host.
     failure: Option<String>,
     recording: Option<Recording>,
-    /// The recorded commands of requests that wait for their completion, by the number of the request.
+    /// The recorded commands of requests that are not complete, by the number of the request.
     recorded: BTreeMap<u64, Vec<usize>>,
     at_mark: Option<(AtMark, Changed)>,
 }
 
 impl Disk {
-    /// Creates a disk from a drive and its bytes.
     pub fn new(port: Port, store: SparseStore, name: &str, is_traced: bool) -> Self {
         Self {
             looks_at_content: port.drive().ssd().config().looks_at_content(),
@@ -203,9 +182,9 @@ impl Disk {
         }
     }
 
-    /// Writes to the drive what its bytes are already, in order and without what takes no room, then flushes: as if a
-    /// host had copied an image to it. All of that is asked at the beginning of time, so the first request of a guest
-    /// waits until it is done.
+    /// Writes the store's contents to the drive, in order and without its holes, then flushes, as if a host had copied
+    /// an image to it. All of that is submitted at the beginning of time, so the guest's first request waits until it
+    /// is done.
     pub fn write_what_is_there(&mut self) -> io::Result<()> {
         let mut bytes = Vec::new();
         for piece in self.store.pieces()? {
@@ -220,7 +199,7 @@ impl Disk {
         self.flush(SimTime::ZERO).map(drop)
     }
 
-    /// Records all that the disk is told from now on, with the bytes.
+    /// Records all commands from now on, with their bytes.
     #[must_use]
     pub fn recorded(self) -> Self {
         Self { recording: Some(Recording::new(self.port.limits().volatile_cache)), ..self }
@@ -232,7 +211,7 @@ impl Disk {
         Self { at_mark: Some((at_mark, Changed::new())), ..self }
     }
 
-    /// Returns what was recorded, if anything was.
+    /// Returns the recording, if there is one.
     pub fn take_recording(&mut self) -> Option<Recording> {
         self.recording.take()
     }
@@ -244,7 +223,6 @@ impl Disk {
         Self { faults, ..self }
     }
 
-    /// Returns its features.
     pub fn features(&self) -> u64 {
         let limits = self.port.limits();
         let mut features = feature::SEG_MAX | feature::BLK_SIZE | feature::TOPOLOGY | feature::WRITE_ZEROES;
@@ -257,7 +235,6 @@ impl Disk {
         features
     }
 
-    /// Returns its configuration space: `struct virtio_blk_config`.
     pub fn config(&self) -> Vec<u8> {
         let limits = self.port.limits();
         let mut config = Vec::with_capacity(60);
@@ -284,7 +261,6 @@ impl Disk {
         self.pending.iter().map(|Reverse(pending)| *pending)
     }
 
-    /// Returns the number of requests so far.
     pub fn requests(&self) -> u64 {
         self.requests
     }
@@ -320,7 +296,7 @@ impl Disk {
         !self.faults.is_empty()
     }
 
-    /// Returns what is left of a disk after a run: its drive, its bytes, its trace and its marks.
+    /// Returns the drive, its bytes, its trace and its marks after a run.
     pub fn into_parts(self) -> (Port, SparseStore, Vec<TraceEntry>, Vec<Mark>) {
         (self.port, self.store, self.trace.unwrap_or_default(), self.marks)
     }
@@ -336,7 +312,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Completes all requests whose time has come by `now`.
+    /// Completes all requests that are due by `now`.
     pub fn complete(&mut self, front: &mut FrontEnd, now: SimTime) -> io::Result<()> {
         while let Some(&Reverse((at, number, head, written))) = self.pending.peek()
             && at <= now
@@ -409,7 +385,8 @@ impl Disk {
                 let bytes = part(&mut buffer, from_guest.available_bytes());
                 from_guest.read_exact(bytes)?;
                 let range = run(bytes.len());
-                // First, since a late TRIM is carried out after the write that it follows, and may destroy it.
+                // Store the bytes first, since a late TRIM is carried out after the write that it follows, and may
+                // destroy it.
                 self.keep(sector * SECTOR_BYTES, bytes)?;
                 self.record_write(range)?;
                 let done = self.write(now, range, bytes);
@@ -422,7 +399,7 @@ impl Disk {
                 serial.resize(data_bytes.min(SERIAL_BYTES), 0);
                 to_guest.write_all(&serial)?;
                 let traced = self.trace.as_ref().map_or(0, Vec::len);
-                // What the drive collected while idle does not belong to the next step.
+                // Collection while the drive was idle does not belong to the next step.
                 self.port.catch_up(now);
                 let (counts, ssd) = (self.port.counts(), self.port.drive().ssd());
                 let (stats, mapped_units) = (*ssd.stats(), ssd.mapped_units());
@@ -478,10 +455,11 @@ impl Disk {
         Ok(done)
     }
 
-    /// Stores what was written. Long runs of zeros take no memory, so a drive can be filled with them.
+    /// Stores the data of a write. Long runs of zeros take no memory, so a drive can be filled with them.
     fn keep(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         const LONG: usize = 64 << 10;
-        // Comparing it with itself, moved by a byte, is one call of memcmp; this is most of what ageing a drive takes.
+        // Comparing the bytes with themselves, shifted by one, is a single call of memcmp. Ageing a drive spends most
+        // of its time here.
         if bytes.len() >= LONG && bytes[0] == 0 && bytes[1..] == bytes[..bytes.len() - 1] {
             return self.store.punch(offset, Bytes(bytes.len() as u64));
         }
@@ -550,7 +528,7 @@ fn part(buffer: &mut Vec<u8>, bytes: usize) -> &mut [u8] {
     &mut buffer[..bytes]
 }
 
-/// The ranges of a discard or a write of zeros (`struct virtio_blk_discard_write_zeroes`), with their flags.
+/// Reads the ranges of a discard or a write of zeros (`struct virtio_blk_discard_write_zeroes`), with their flags.
 fn segments(from_guest: &mut Reader<'_>) -> io::Result<Vec<(SectorRange, u32)>> {
     let mut bytes = vec![0; from_guest.available_bytes()];
     from_guest.read_exact(&mut bytes)?;

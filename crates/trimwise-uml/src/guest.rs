@@ -59,13 +59,12 @@ const DISK: &str = "/dev/vda";
 /// `x-trim`, `x-trim=policy=eager+workers=2`.
 pub(crate) const TRIM_TARGET: &str = "x-trim";
 const TRIM_NAME: &str = "trim";
-/// Its node, as the first target of all.
+/// Node of the first device-mapper target.
 const TRIM_NODE: &str = "/dev/dm-0";
-/// Names of disks that a guest may have.
 const DISK_NAMES: [&str; 2] = ["vda", "vdb"];
-/// Identifier of every file system; a random one would change hashes of it.
+/// Identifier of every file system; a random one would change its hashes.
 const IDENTIFIER: &str = "74726d77-6973-6520-6f6e-6520666f7220";
-/// Time limit for an unmount while programs have open files: a daemon's longest slices take less.
+/// Time limit for an unmount while programs have open files; even the longest slices of a daemon take less.
 const UNMOUNT_PATIENCE: Duration = Duration::from_secs(30);
 /// Bytes written at a time to fill a file: 1 MiB.
 const FILLED_AT_ONCE: u64 = 1 << 20;
@@ -73,10 +72,8 @@ const FILLED_AT_ONCE: u64 = 1 << 20;
 const ANONYMOUS: u32 = 0x20;
 type Failed = Box<dyn std::error::Error + Send + Sync>;
 
-/// Does the job in the run's folder and powers the guest off. Call it only as process 1 of a guest.
-///
-/// # Errors
-/// If this is not a guest's init; then nothing was done.
+/// Does the job in the run's folder and powers the guest off. Returns, with an error and without having done anything,
+/// only if this is not process 1 of a guest.
 pub fn run_as_init() -> io::Result<()> {
     if std::process::id() != 1 {
         return Err(io::Error::other("this command is only for the init of a guest that trimwise boots"));
@@ -104,7 +101,7 @@ fn prepare() -> Result<(), Failed> {
     for directory in [MOUNT_POINT, FOLDER, "/dev/shm", "/dev/pts"] {
         fs::create_dir(directory).map_err(|e| format!("{directory}: {e}"))?;
     }
-    // What udev and the first programs of a boot make elsewhere.
+    // Elsewhere, udev and the first programs of a boot make these.
     for (name, target) in [("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")] {
         symlink(format!("/proc/self/fd{target}"), format!("/dev/{name}"))
             .map_err(|e| format!("/dev/{name}: {e}"))?;
@@ -113,13 +110,13 @@ fn prepare() -> Result<(), Failed> {
     attach("devpts", "/dev/pts", "devpts", "gid=5,mode=620,ptmxmode=666")?;
     be_an_ssd()?;
     hold_memory()?;
-    // The host resolves the path for the kernel's own process there. `unmount_disks` takes later mounts for those of
-    // programs.
+    // The host resolves the path for the kernel's own process there. `unmount_disks` takes any later mount for one that
+    // a program made.
     attach("run", FOLDER, "hostfs", "/proc/self/cwd")
 }
 
-/// A virtio disk does not report that it is non-rotational, as real drives do; mballoc, Btrfs and the write-back
-/// throttle depend on it.
+/// Sets what a real drive reports itself: a virtio disk does not report that it is non-rotational, on which mballoc,
+/// Btrfs and the write-back throttle depend.
 fn be_an_ssd() -> Result<(), Failed> {
     for disk in DISK_NAMES {
         for (attribute, value) in [("rotational", "0"), ("wbt_lat_usec", "-1")] {
@@ -134,7 +131,7 @@ fn be_an_ssd() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Makes this program take the same memory however it was built: its pages stay, and it takes what they leave of its share.
+/// Makes this program take the same memory however it was built: its pages stay, and it takes the rest of its share.
 /// Otherwise a build of another size leaves the page cache another size, which decides how much a workload reads again.
 fn hold_memory() -> Result<(), Failed> {
     let hold = |more| {
@@ -142,13 +139,13 @@ fn hold_memory() -> Result<(), Failed> {
             .map_err(|e| Failed::from(format!("cannot hold this program's memory: {e}")))
     };
     hold(MlockAllFlags::empty())?;
-    // What was read ahead of this program's file, and mapped by nobody.
+    // Drop pages of this program's file that were read ahead and that nobody maps.
     fs::write("/proc/sys/vm/drop_caches", "1").map_err(|e| format!("/proc/sys/vm/drop_caches: {e}"))?;
     let taken = fs::read_to_string("/proc/self/statm").map_err(|e| format!("/proc/self/statm: {e}"))?;
     let pages: u64 = taken.split(' ').nth(1).unwrap_or_default().parse()?;
     let left = INIT_BYTES.saturating_sub(pages * UNIT_BYTES);
-    // All at once: to touch each page takes this computer longer than the rest of the boot. Before memory to come is held
-    // as well, since the kernel would not fill that.
+    // Map all at once: to touch each page takes this computer longer than the rest of the boot. Map before holding
+    // future memory, since the kernel would not populate that.
     let flags = MapFlags::PRIVATE | MapFlags::POPULATE;
     let protection = ProtFlags::READ | ProtFlags::WRITE;
     let [flags, protection] = [flags.bits() | ANONYMOUS, protection.bits()].map(u32::cast_signed);
@@ -183,16 +180,16 @@ fn carry_out() -> Result<(), Failed> {
     }
     end.marks =
         MARKS.lock().map_err(|e| e.to_string())?.iter().filter(|marks| !marks.is_empty()).cloned().collect();
-    // Threads that mark at the same time may note their marks in another order.
+    // Threads that mark at the same time may note their marks in a different order.
     end.marks.iter_mut().for_each(|marks| marks.sort_unstable());
     tell(Told::End(end))?;
-    // A kernel that halts with a mounted file system goes on writing to a disk that is gone, possibly for ever.
+    // A kernel that halts with a mounted file system goes on writing to a disk that is gone, possibly forever.
     background.stop()?;
     unmount_disks(true).map(drop)
 }
 
 /// Returns the words on the kernel's command line that the kernel did not know; init receives them as arguments and
-/// variables. The words that this program's user has added come after [`INIT_COMMAND`].
+/// variables. Words added by the user come after [`INIT_COMMAND`].
 fn unknown_words() -> Result<Vec<String>, Failed> {
     let line = fs::read_to_string("/proc/cmdline").map_err(|e| format!("/proc/cmdline: {e}"))?;
     let added = line.split_whitespace().skip_while(|word| *word != INIT_COMMAND).skip(1);
@@ -203,7 +200,7 @@ fn unknown_words() -> Result<Vec<String>, Failed> {
     Ok(added.filter(is_unknown).map(str::to_owned).collect())
 }
 
-/// Numbers of the marks so far, of each disk.
+/// Numbers of each disk's marks so far.
 static MARKS: Mutex<[Vec<usize>; DISK_NAMES.len()]> = Mutex::new([const { Vec::new() }; DISK_NAMES.len()]);
 
 /// Tells the host that a step is over: reading the serial number of a disk reaches it at exactly this moment. The
@@ -345,7 +342,7 @@ fn perform(step: &Step, background: &mut Background, teller: &Teller) -> Result<
             credit_randomness(source.as_fd())?;
         }
         Step::Program { command, input } => {
-            // Among what is left running would be the daemon.
+            // The daemon may be among the processes left running.
             let may_stay = background.daemon.is_some();
             return programs::run_in_mount(command, &input.0, may_stay, teller).map(Outcome::Program);
         }
@@ -361,7 +358,7 @@ fn trim_all(minlen_bytes: u64) -> Result<u64, Failed> {
 
 struct Trims {
     stop: mpsc::Sender<()>,
-    /// Number of trims so far, and the longest, in nanoseconds.
+    /// Number of trims so far, and the duration of the longest in nanoseconds.
     done: Arc<Mutex<(u64, u64)>>,
     thread: std::thread::JoinHandle<Result<(), Failed>>,
 }
@@ -400,7 +397,7 @@ impl Trims {
     }
 }
 
-/// Makes a file system that is identical each time. On ext4 no blocks are reserved for root, which fills it.
+/// Makes a file system that is identical each time. No blocks of an ext4 are reserved for root, which fills it.
 fn make(file_system: FileSystem, options: &[String]) -> Result<String, Failed> {
     let seeded = format!("hash_seed={IDENTIFIER},lazy_itable_init=0,lazy_journal_init=0,nodiscard");
     let fixed: Vec<String> = match file_system {
@@ -438,7 +435,7 @@ fn put_trim_target(options: &str) -> Result<&'static str, Failed> {
     let sectors = fs::read_to_string("/sys/class/block/vda/size")?;
     let options: Vec<&str> = options.split('+').filter(|option| !option.is_empty()).collect();
     let table = format!("0 {} trim {DISK} 0 {} {}", sectors.trim(), options.len(), options.join(" "));
-    // Nothing waits for udev, which is not there: the kernel makes the node.
+    // Do not wait for udev, which is missing: the kernel makes the node.
     let create = ["dmsetup", "create", TRIM_NAME, "--noudevsync", "--noudevrules", "--table", &table];
     let created = programs::run_tool(&create.map(str::to_owned));
     created.map(|_| TRIM_NODE).map_err(|failed| {
@@ -461,9 +458,9 @@ fn remove_trim_target() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Unmounts whatever this program and others have mounted from disks, the latest first: a kernel that halts would go on
-/// writing to them. With `frees_them`, also what programs have mounted besides: that may hide a disk's mount or have files
-/// open in one, as a tmpfs and an overlay do. Returns whether a disk was mounted on [`MOUNT_POINT`].
+/// Unmounts all mounts of disks, the latest first: a kernel that halts would go on writing to them. With `frees_them`,
+/// also unmounts other mounts that programs made: such a mount, of a tmpfs or an overlay, may hide a disk's mount or
+/// keep files open in it. Returns true if a disk was mounted on [`MOUNT_POINT`].
 fn unmount_disks(frees_them: bool) -> Result<bool, Failed> {
     let mounts = fs::read("/proc/self/mountinfo").map_err(|e| format!("/proc/self/mountinfo: {e}"))?;
     let mounts = parse_mountinfo(&mounts);
@@ -471,7 +468,7 @@ fn unmount_disks(frees_them: bool) -> Result<bool, Failed> {
     let later = &mounts[last_of_boot.map_or(0, |last| last + 1)..];
     let mut was_mounted = false;
     for Mount { mount_point, device, fs_type, .. } in later.iter().rev() {
-        // The root is the host's files, with a device that is none.
+        // The root, a hostfs, has no device although it names one.
         if device.starts_with("/dev/") && fs_type != "hostfs" {
             detach(mount_point)?;
             was_mounted |= mount_point == Path::new(MOUNT_POINT);
@@ -482,7 +479,7 @@ fn unmount_disks(frees_them: bool) -> Result<bool, Failed> {
     Ok(was_mounted)
 }
 
-/// Unmounts a file system as soon as it is not in use, and removes what was put below it.
+/// Unmounts a file system as soon as it is not in use, and removes the target below it.
 fn detach(mount_point: impl AsRef<Path>) -> Result<(), Failed> {
     let mount_point = mount_point.as_ref();
     let begin = Instant::now();
@@ -509,7 +506,7 @@ fn mount_options(options: &str) -> Result<(MountFlags, CString), Failed> {
             "sync" => flags |= MountFlags::SYNCHRONOUS,
             "ro" => flags |= MountFlags::RDONLY,
             "defaults" | "rw" => {}
-            // For user space, as this one: TRIM_TARGET.
+            // Options for user space, such as TRIM_TARGET.
             other if other.starts_with("x-") => {}
             other => own.push(other),
         }
@@ -526,7 +523,7 @@ fn open_root() -> io::Result<fs::File> {
 }
 
 fn cell_id(rep: u32) -> CellId {
-    // The host knows device, policy and kernel.
+    // Only the host knows the device, policy and kernel.
     CellId { device: String::new(), policy: PolicyId::OFF, target: Target::Model, rep }
 }
 
@@ -606,7 +603,7 @@ fn run_program(root: RealDirectory, program: &Program, rep: u32, seed: u64) -> R
     Ok(Outcome::Cell(Box::new(Cell::of_program(cell_id(rep), duration, ends)), String::new()))
 }
 
-/// Runs what `work` runs, spread over days. It ends with the last day, or with the work if that takes longer.
+/// Runs `work` spread over days. Ends with the last day, or with the work if that takes longer.
 fn run_over_days(days: &Days, seed: u64, work: &Step, background: &Background) -> Result<Outcome, Failed> {
     let root = background.workload_root()?.uninterrupted();
     let (begin, cell, report, paced) = match work {
@@ -646,7 +643,7 @@ fn in_mount(file: &str) -> PathBuf {
     Path::new(MOUNT_POINT).join(file.trim_start_matches('/'))
 }
 
-/// Makes a file in which every other piece is a hole: writes it whole, so that its pieces are adjacent, and then
+/// Makes a file in which every other piece is a hole: writes the whole file, so that its pieces are adjacent, and then
 /// punches holes. With `keeps_gaps`, makes two files by writing them in turn.
 fn scatter(file: &str, extents: u64, extent_bytes: u64, keeps_gaps: bool) -> io::Result<()> {
     let piece = vec![0x5a; extent_bytes as usize];
@@ -724,7 +721,7 @@ fn fill(file: &mut fs::File, bytes: u64, value: u8) -> io::Result<()> {
     Ok(())
 }
 
-/// Concatenates the text of the files that match a path with stars.
+/// Concatenates the text of the files that match a path with asterisks.
 fn read_pattern(path: &Path) -> Result<String, Failed> {
     let mut found = vec![PathBuf::from("/")];
     for part in path.components().skip(1) {

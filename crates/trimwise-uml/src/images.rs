@@ -48,7 +48,7 @@ use sha2::{Digest, Sha256};
 
 use crate::job::FileSystem;
 
-pub use build::{Built, Order, Step};
+pub use build::{Built, Order};
 pub use catalogue::{CATALOGUE, Series};
 pub use error::KernelError;
 pub use kept::KeptSource;
@@ -56,11 +56,12 @@ pub use name::{KernelName, VARIANTS, Variant};
 pub use patches::BuiltSet;
 use patches::PatchSet;
 
-/// Our part of the kernel's configuration, over `allnoconfig`.
+/// Our kernel configuration, on top of `allnoconfig`.
 const CONFIGURATION: &str = include_str!("um.config");
 
-/// Lines of our configuration that a later kernel spells differently: the first such version, and the spelling of each
-/// there. So the older kernels' configuration, which their images' names are made from, stays the same.
+/// Lines of our configuration that later kernels spell differently: the first such version, and both spellings. They
+/// are kept apart because the names of images are made from the configuration, and those of older kernels must not
+/// change.
 const SPELT_OTHERWISE: [([u32; 2], &str, &str); 2] = [
     ([6, 17], "CONFIG_CRYPTO_MANAGER_DISABLE_TESTS=y", "# CONFIG_CRYPTO_SELFTESTS is not set"),
     ([7, 0], "CONFIG_PROC_SYSCTL=y", "CONFIG_SYSCTL=y"),
@@ -69,8 +70,8 @@ const SPELT_OTHERWISE: [([u32; 2], &str, &str); 2] = [
 /// The first version with a User-Mode Linux that can catch its processes' system calls by seccomp instead of ptrace.
 const SECCOMP_SINCE: [u32; 2] = [6, 16];
 
-/// Source of the library to preload: it replaces inputs that the kernel takes from the host, and is the kernel's side
-/// of the line.
+/// Source of the library to preload: it replaces the kernel's inputs from the host, and is the kernel's side of the
+/// line.
 const PRELOAD_SOURCE: &str = concat!(
     include_str!("preload/batch.c"),
     "\n",
@@ -81,39 +82,50 @@ const PRELOAD_SOURCE: &str = concat!(
     include_str!("preload/calls.c")
 );
 
-/// Targets, variables and their order, as `build` passes them to `make`; part of the hash.
+/// Targets and variables in order, as `build` passes them to `make`; part of the hash.
 const RECIPE: &str = "make ARCH=um allnoconfig linux; KBUILD_BUILD_TIMESTAMP, USER, HOST fixed; 1";
 
-/// Length of the hash in an image's name, in bytes.
 const RECIPE_BYTES: usize = 6;
 const CACHE_VARIABLE: &str = "TRIMWISE_KERNELS";
-/// Where the package `trimwise-kernels` puts its images.
+/// Folder in which the package `trimwise-kernels` puts its images.
 const INSTALLED: &str = "/usr/lib/trimwise/kernels";
 
-/// A kernel in the cache that can run.
+/// A step of a build, for progress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Waiting for another process that builds the same image.
+    Wait,
+    Read,
+    /// Downloading the distribution's source package.
+    Download,
+    Unpack,
+    Configure,
+    /// Compiling; progress in lines printed by `make`.
+    Compile {
+        done: u64,
+        expected: u64,
+    },
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelImage {
-    /// Name of the kernel: `6.1`, `6.12+ext4-trim`.
+    /// Such as `6.1` or `6.12+ext4-trim`.
     pub name: KernelName,
-    /// Release that `uname -r` prints in it: `6.1.192`, `6.12.117+ext4-trim`.
+    /// As `uname -r` prints it: `6.1.192`, `6.12.117+ext4-trim`.
     pub release: String,
     /// The source: a package and its version, or the given path and a hash of its contents.
     pub source: String,
-    /// The patch sets that were applied to the source, in this order.
+    /// In the order in which they were applied.
     pub patches: Vec<BuiltSet>,
     /// First line of the compiler's version output.
     pub compiler: String,
     /// Hash of patches, configuration and recipe, as in the folder's name.
     pub recipe: String,
-    /// The folder of the image.
     pub directory: PathBuf,
-    /// Path of the kernel program.
     pub linux: PathBuf,
     /// Path of the library to preload into the kernel (`LD_PRELOAD`), so that runs repeat.
     pub preload: PathBuf,
-    /// Size of the kernel program, in bytes.
     pub size_bytes: u64,
-    /// Time of the build, by the host's clock.
     pub built: SystemTime,
 }
 
@@ -128,7 +140,7 @@ struct Description {
     recipe: String,
 }
 
-/// The folder of images, and that of a package's, in which nothing is built or removed.
+/// The user's folder of images, and the package's, in which nothing is built or removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cache {
     directory: PathBuf,
@@ -145,16 +157,12 @@ pub fn find(name: &str) -> Result<KernelImage, KernelError> {
 
 /// Names the plain kernel, the package's or in the user's cache, whose series is closest to a version (`6.18.44-amd64`);
 /// `None` if there is none.
-///
-/// # Errors
-/// If the images cannot be read, or one is damaged.
 pub fn closest(wanted: &str) -> Result<Option<KernelName>, KernelError> {
     let images = Cache::of_user()?.list()?.into_iter();
     let usable = images.filter(|image| image.name.is_plain() && image.is_current());
     Ok(closest_of(usable.map(|image| image.name), wanted))
 }
 
-/// Returns the name whose series is closest to a version; of two equally close, the newer.
 pub fn closest_of(names: impl Iterator<Item = KernelName>, wanted: &str) -> Option<KernelName> {
     let wanted = release_number(wanted);
     let key = |name: &KernelName| {
@@ -163,7 +171,7 @@ pub fn closest_of(names: impl Iterator<Item = KernelName>, wanted: &str) -> Opti
     names.min_by_key(key)
 }
 
-/// Counts releases of Linux: there were 20 of 5.x and 20 of 6.x. 0 of a text that is no version.
+/// Counts releases of Linux: there were 20 of 5.x and 20 of 6.x. Returns 0 if `version` is not a version.
 fn release_number(version: &str) -> u32 {
     const OF_MAJOR: u32 = 20;
     let mut parts = version.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse::<u32>().unwrap_or(0));
@@ -197,7 +205,6 @@ impl Cache {
         Self { directory, installed: None }
     }
 
-    /// Returns the folder of the cache.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
@@ -205,8 +212,8 @@ impl Cache {
     /// Finds the image of this name that this trimwise would build.
     ///
     /// # Errors
-    /// If there is none, or only one that a different trimwise built differently; if a patch set has changed since; if
-    /// the image cannot be read.
+    /// Among others, if there is only an image that a different trimwise built differently, or a patch set has changed
+    /// since.
     pub fn find(&self, name: &str) -> Result<KernelImage, KernelError> {
         let name: KernelName = name.parse()?;
         let candidates = match name.is_plain() {
@@ -231,7 +238,7 @@ impl Cache {
         }
     }
 
-    /// Returns where a plain image of this folder's name can be, in the order in which it is looked for.
+    /// Returns the possible places of a plain image with this folder name, in search order.
     fn places(&self, folder: &str) -> Vec<PathBuf> {
         self.installed.iter().chain([&self.directory]).map(|directory| directory.join(folder)).collect()
     }
@@ -277,9 +284,6 @@ impl Cache {
     }
 
     /// Removes all images of this name, and logs of failed builds. Returns the number of images.
-    ///
-    /// # Errors
-    /// If there is none, or if one cannot be removed.
     pub fn remove(&self, name: &str) -> Result<usize, KernelError> {
         let name: KernelName = name.parse()?;
         let mut removed = 0;
@@ -312,7 +316,7 @@ impl Cache {
     fn remove_outdated(&self, name: &KernelName, recipe: &str) -> Result<u64, KernelError> {
         let mut freed = 0;
         for entry in self.names(name)? {
-            // A damaged image does not keep the others from being removed; `kernel remove` removes it.
+            // A damaged image must not keep the others from being removed; `kernel remove` removes it.
             let Ok(Some(image)) = self.read(&self.directory.join(&entry)) else { continue };
             if image.name != *name || entry != folder(name, &image.recipe) || image.recipe == recipe {
                 continue;
@@ -324,7 +328,6 @@ impl Cache {
         Ok(freed)
     }
 
-    /// Returns the names of folders that can be images of this kernel.
     fn names(&self, name: &KernelName) -> Result<Vec<String>, KernelError> {
         let mut names = self.entries(name, "")?;
         // A link leads outside the cache.
@@ -343,7 +346,7 @@ impl Cache {
     }
 
     fn remove_image(&self, directory: &Path) -> Result<(), KernelError> {
-        // Hide it in one step, so that no incomplete image is ever found.
+        // Hide the image in one step, so that no incomplete one is ever found.
         let name = directory.file_name().unwrap_or_default().to_string_lossy();
         let hidden = self.directory.join(format!("{}{name}.removed", build::WORK_PREFIX));
         fs::rename(directory, &hidden)
@@ -391,15 +394,12 @@ impl Cache {
 }
 
 impl KernelImage {
-    /// Returns true if this trimwise would build the image the same way from the same patches.
     pub fn is_current(&self) -> bool {
         self.recipe == recipe(&self.name, &self.patches)
     }
 
-    /// Checks that the kernel is a whole program of this computer's kind, and has a file system.
-    ///
-    /// # Errors
-    /// What is wrong with it, and the command that replaces it.
+    /// Checks that the kernel is a complete program for this computer, and has a file system. The error says how to
+    /// replace it.
     pub fn check(&self, file_system: Option<FileSystem>) -> Result<(), KernelError> {
         let damaged = |what: String| KernelError::Damaged { directory: self.directory.clone(), what };
         for path in [&self.linux, &self.preload] {
@@ -460,7 +460,6 @@ impl KernelImage {
     }
 }
 
-/// Returns the names of all entries of a folder, in order; none if it does not exist.
 fn entries_of(directory: &Path) -> Result<Vec<String>, KernelError> {
     let failed = KernelError::io("read", directory);
     let entries = match fs::read_dir(directory) {
@@ -474,7 +473,7 @@ fn entries_of(directory: &Path) -> Result<Vec<String>, KernelError> {
     Ok(names)
 }
 
-/// Returns our configuration, or a variant's, as this kernel spells it.
+/// Returns our configuration, or that of a variant, as this kernel spells it.
 fn configuration(name: &KernelName, ours: &str) -> String {
     let spelt = |line| {
         let here = SPELT_OTHERWISE.iter().find(|(since, ours, _)| *ours == line && name.is_since(*since));
@@ -513,7 +512,7 @@ pub fn file_hash(path: &Path) -> std::io::Result<String> {
 /// Size of the header of a 64-bit ELF file.
 const ELF_HEADER_BYTES: usize = 64;
 
-/// Says why a program with this header and size cannot run here; `None` if it can.
+/// Returns the reason why a program with this header and size cannot run here; `None` if it can.
 fn why_not_run(header: &[u8; ELF_HEADER_BYTES], size_bytes: u64) -> Option<String> {
     // Numbers of ELF's `e_machine`.
     const OWN: u16 = if cfg!(target_arch = "aarch64") { 183 } else { 62 };

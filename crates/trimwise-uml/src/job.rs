@@ -1,9 +1,9 @@
-//! The work of a guest: steps as data, and their results.
+//! A guest's work: steps as data, and their results.
 //!
 //! The host writes a [`Job`] into the run's folder, which the guest mounts. The guest's init is this same program; it
-//! carries out the steps one by one ([`super::guest`]) and tells a [`StepReport`] after each ([`super::channel`]). It marks the disk before
-//! the first step and after each step, so that the host knows the drive's requests and work in between. `run` boots the
-//! guest and collects the reports.
+//! carries out the steps one by one ([`super::guest`]) and sends a [`StepReport`] after each ([`super::channel`]). It
+//! marks the disk before the first step and after each step, so that the host knows the drive's requests and work in
+//! between. `run` boots the guest and collects the reports.
 
 mod boot;
 mod folder;
@@ -37,33 +37,26 @@ pub const DAEMON: &str = "/tmp/run/trimwised";
 pub const MOUNT_POINT: &str = "/tmp/fs";
 /// Node of a guest's second disk.
 pub const SECOND_NODE: &str = "/dev/vdb";
-/// The environment variable that names the second disk to programs in a guest, if there is one.
+/// Environment variable that names the second disk, if there is one, to programs in a guest.
 pub(crate) const SECOND_DISK: &str = "TRIMWISE_DISK";
-/// Memory that a guest has on top of what was asked for, for this program as its init: 40 MiB. Init takes exactly so much
-/// at its start, however it was built.
+/// Memory that a guest has on top of what was asked for, for this program as its init. Init takes exactly this much at
+/// its start, however it was built.
 pub const INIT_BYTES: u64 = 40 << 20;
-/// The daemon's files in a guest, all in its memory: `config.toml`, and the folders `state` and `run`.
+/// Folder of the daemon's files in a guest, all in its memory: `config.toml`, and the folders `state` and `run`.
 pub const DAEMON_FOLDER: &str = "/tmp/trimwise";
 
-/// A file system that a guest can make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FileSystem {
-    /// The ext4 file system.
     Ext4,
-    /// The XFS file system.
     Xfs,
-    /// The Btrfs file system.
     Btrfs,
-    /// The F2FS file system.
     F2fs,
 }
 
 impl FileSystem {
-    /// Every file system that a guest can make.
     pub const ALL: [Self; 4] = [Self::Ext4, Self::Xfs, Self::Btrfs, Self::F2fs];
 
-    /// Returns the name for mount(8).
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ext4 => "ext4",
@@ -83,10 +76,8 @@ impl FileSystem {
         }
     }
 
-    /// Checks that a guest will find the program that makes this file system.
-    ///
-    /// # Errors
-    /// The missing program, and its package.
+    /// Checks that a guest will find the program that makes this file system. The error names the program and its
+    /// Debian package.
     pub fn check_mkfs(self) -> Result<(), String> {
         self.check_mkfs_in(SEARCH_PATH)
     }
@@ -95,7 +86,6 @@ impl FileSystem {
         check_program(self.mkfs(), folders, &format!("but a guest needs it to make {}", self.name()))
     }
 
-    /// Returns the smallest device that the current mkfs accepts.
     pub const fn least(self) -> Bytes {
         match self {
             Self::Ext4 => Bytes::mib(16),
@@ -106,10 +96,8 @@ impl FileSystem {
     }
 }
 
-/// Checks that a program is in one of these folders, which are separated by colons; `why` follows in the error.
-///
-/// # Errors
-/// The missing program, and its Debian package.
+/// Checks that a program is in one of these folders, which are separated by colons. The error names the program and its
+/// Debian package, and ends with `why`.
 pub fn check_program((program, package): (&str, &str), folders: &str, why: &str) -> Result<(), String> {
     if folders.split(':').any(|folder| Path::new(folder).join(program).is_file()) {
         return Ok(());
@@ -132,58 +120,68 @@ impl FromStr for FileSystem {
 /// One step of a guest. Paths are relative to the root of the mounted file system.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[allow(missing_docs, reason = "the fields are named as what they are")]
 pub enum Step {
     /// Makes a file system on the first disk, with fixed identifiers and without TRIM.
-    Mkfs { file_system: FileSystem, options: Vec<String> },
-    /// Mounts the file system on the first disk.
+    Mkfs {
+        file_system: FileSystem,
+        options: Vec<String>,
+    },
     Mount {
         file_system: FileSystem,
-        /// Options as in mount(8), separated by commas.
         options: String,
     },
     /// Remounts the file system in place with other options.
     Remount {
-        /// Options as in mount(8), separated by commas.
         options: String,
     },
     /// Unmounts the file system, and before it any that programs have mounted from disks. Waits for programs that
     /// briefly have it open.
     Unmount,
-    /// Does the same, but a program may have unmounted the file system, or there was none.
+    /// Unmounts like [`Step::Unmount`], but accepts that nothing is mounted: a program may have unmounted it.
     UnmountRest,
     /// Fills the file system with files and removes some, until this share is in use.
-    Age { utilization_percent: u64, seed: u64 },
+    Age {
+        utilization_percent: u64,
+        seed: u64,
+    },
     /// Removes files of [`Step::Age`] and creates others at this share in use, until this many bytes are written.
-    TurnOver { utilization_percent: u64, bytes: u64, seed: u64 },
-    /// Runs PostMark on the mounted file system.
-    Postmark { config: String, rep: u32 },
-    /// Runs a scene on the mounted file system.
-    Scene { name: String, seed: u64 },
+    TurnOver {
+        utilization_percent: u64,
+        bytes: u64,
+        seed: u64,
+    },
+    Postmark {
+        config: String,
+        rep: u32,
+    },
+    Scene {
+        name: String,
+        seed: u64,
+    },
     /// Runs a benchmark that times one operation (`append`, `fullwrite:1MiB`).
     Timed {
-        /// The benchmark, as on the command line.
         spec: String,
         part: Part,
         rep: u32,
         seed: u64,
     },
-    /// From now on, writes zeros instead of the data of ageing and of workloads. Long runs of them take no memory of this
-    /// computer, and no drive that does not look at its content can tell.
+    /// From now on, writes zeros instead of the data of ageing and of workloads. Long runs of them take no memory of
+    /// this computer, and drives that do not look at their content cannot tell.
     WriteZeros,
-    /// From now on, makes the calls of workloads one by one and not in batches, which must give the same.
+    /// From now on, makes the calls of workloads one by one instead of in batches. The results must be the same.
     CallOneByOne,
-    /// Creates or removes files of the kind of [`Step::Age`] until this much is in use; 100: until none fits. It takes
-    /// up the files that earlier steps left, perhaps in another guest.
-    Adjust { utilization_percent: u64, seed: u64 },
+    /// Creates or removes files of the kind of [`Step::Age`] until this much is in use; at 100, until none fits. It
+    /// continues with the files that earlier steps left, perhaps in another guest.
+    Adjust {
+        utilization_percent: u64,
+        seed: u64,
+    },
     /// Runs a named application or a fio job. In addition to the marks of every step, the disk is marked before and after
     /// what is measured: its files are there, and not yet removed.
     Workload {
-        /// The application or job, as on the command line.
         argument: String,
-        /// The text of a job's file; empty for an application.
         text: String,
-        /// The part of a job that runs, at most 1; that of an application is in its parameters.
+        /// The part of a job that runs, at most 1. An application has it in its parameters.
         scale: f64,
         rep: u32,
         seed: u64,
@@ -192,9 +190,8 @@ pub enum Step {
     /// their end. In addition to the marks of every step, the disk is marked when the days begin. Files are left behind.
     OverDays {
         days: u32,
-        /// Shape of each day, as on the command line.
+        /// As on the command line.
         shape: String,
-        /// Seed of the times at which operations are due.
         seed: u64,
         work: Box<Step>,
     },
@@ -208,25 +205,33 @@ pub enum Step {
         keeps_gaps: bool,
     },
     /// Removes a file, and waits until that is durable, by an fsync of the root directory.
-    Remove { file: String },
-    /// Asks the file system where a file lies (FIEMAP).
-    Extents { file: String },
+    Remove {
+        file: String,
+    },
+    /// Locates a file on the device (FIEMAP).
+    Extents {
+        file: String,
+    },
     /// Appends to a file and waits until that is durable.
-    Append { file: String, bytes: u64 },
+    Append {
+        file: String,
+        bytes: u64,
+    },
     /// Runs FITRIM over the whole file system.
     Fitrim {
-        /// Minimum extent, in bytes; shorter ones are not trimmed.
         minlen_bytes: u64,
     },
-    /// Calls syncfs(2).
     Sync,
-    /// Sleeps for some virtual time.
-    Sleep { ns: u64 },
-    /// Reads files of `/proc` and `/sys`; `*` stands for one part of a path.
-    Read { path: String },
-    /// Asks the file system where its metadata lie (FS_IOC_GETFSMAP).
+    Sleep {
+        ns: u64,
+    },
+    /// Reads files of `/proc` and `/sys`; `*` stands for one component of a path.
+    Read {
+        path: String,
+    },
+    /// Locates the file system's metadata (FS_IOC_GETFSMAP).
     Metadata,
-    /// Asks the file system which space is free (FS_IOC_GETFSMAP); only ext4 and XFS return that.
+    /// Lists the file system's free space (FS_IOC_GETFSMAP); only ext4 and XFS return it.
     FreeSpace,
     /// Starts to run FITRIM over the whole file system at intervals, during the following steps, until it is unmounted.
     TrimEvery {
@@ -234,26 +239,29 @@ pub enum Step {
         first_ns: u64,
         /// Time from the beginning of one FITRIM to the beginning of the next, in nanoseconds.
         every_ns: u64,
-        /// Minimum extent, in bytes; shorter ones are not trimmed.
         minlen_bytes: u64,
     },
     /// Creates the files that a week needs at its start.
-    PrepareWeek { week: Week },
-    /// Runs days of work. In addition to the marks of every step, the disk is marked at the start and at each look.
-    Week { week: Week },
+    PrepareWeek {
+        week: Week,
+    },
+    /// Runs a week of work. In addition to the marks of every step, the disk is marked at the start and at each look.
+    Week {
+        week: Week,
+    },
     /// Runs random operations whose bytes can be attributed. In addition to the marks of every step, the disk is marked
     /// at the beginning and the end of each operation.
-    Tagged { plan: Plan },
+    Tagged {
+        plan: Plan,
+    },
     /// Mounts the file system that is on the disk, reads every file of [`Step::Tagged`], and unmounts it. Errors are
     /// part of the result; the step does not fail.
     Examine {
         file_system: FileSystem,
-        /// Options as in mount(8), separated by commas.
         options: String,
     },
     /// Starts `trimwised`, which runs during the following steps, until [`Step::StopDaemon`] or the end.
     Daemon {
-        /// Configuration of the daemon: the text of trimwise.toml.
         config: String,
     },
     /// Ends the daemon with SIGTERM, and returns its output.
@@ -266,74 +274,64 @@ pub enum Step {
     /// Runs a program of the host's file system, in the root of the mounted one. The step succeeds even if the program
     /// fails. Processes that the program leaves running are killed, unless the daemon runs. The environment variable
     /// [`SECOND_DISK`] names the second disk, if there is one.
-    Program { command: Vec<String>, input: Said },
+    Program {
+        command: Vec<String>,
+        input: Said,
+    },
 }
 
-/// Part of a benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Part {
     /// The whole benchmark; nothing is left behind.
     Whole,
-    /// Everything before the timed operation.
     Prepare,
     /// The timed operation, on the files that [`Part::Prepare`] has left, perhaps in another guest. The remaining files
     /// are left behind.
     Measure,
 }
 
-/// An extent of metadata, with its purpose, as GETFSMAP reports it.
+/// An extent of metadata, as GETFSMAP reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MetadataExtent {
-    /// Start on the device, in bytes.
     pub offset_bytes: u64,
-    /// Length in bytes.
     pub length_bytes: u64,
-    /// True for the journal.
     pub is_journal: bool,
 }
 
-/// A contiguous piece of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileExtent {
-    /// Start on the device, in bytes.
     pub offset_bytes: u64,
-    /// Length in bytes.
     pub length_bytes: u64,
 }
 
-/// The result of a step, besides its time.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[allow(missing_docs, reason = "the fields are named as what they are")]
 pub enum Outcome {
-    /// Success, without further results.
     Done,
-    /// The figures of a workload, and the report of PostMark if that was the workload.
     Cell(Box<Cell>, String),
-    /// Success of [`Step::UnmountRest`].
-    Unmounted { was_mounted: bool },
-    /// Success of a scene.
-    Lasted { duration_ns: u64 },
-    /// The output of a program or the text of a file.
+    Unmounted {
+        was_mounted: bool,
+    },
+    Lasted {
+        duration_ns: u64,
+    },
+    /// The output of a program, or the text of a file.
     Text(String),
-    /// The result of FITRIM; its meaning depends on the file system.
-    Trimmed { answer_bytes: u64 },
-    /// Extents of the metadata.
+    /// The meaning of the result depends on the file system.
+    Trimmed {
+        answer_bytes: u64,
+    },
     Metadata(Vec<MetadataExtent>),
     /// Free space: start on the device and length of each extent, in bytes.
     Free(Vec<(u64, u64)>),
-    /// The exit status and the output of a program.
     Program(ProgramEnd),
     /// Location of a file; adjacent pieces are joined. On btrfs these are its own addresses.
     Extents(Vec<FileExtent>),
-    /// The completed work of a week.
     Week(WeekDone),
     /// The operations of [`Step::Tagged`], each task's in order.
     Logged(Vec<Logged>),
-    /// The result of [`Step::Examine`].
     Examined(Examined),
-    /// A file was removed.
     Removed {
         unlink_ns: u64,
         /// Duration of the fsync of the directory after it, in nanoseconds.
@@ -343,47 +341,34 @@ pub enum Outcome {
     Failed(String),
 }
 
-/// Files and messages found by [`Step::Examine`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Examined {
-    /// Error of mounting, reading or unmounting.
     pub error: Option<String>,
-    /// Files found, ordered by path.
     pub files: Vec<FoundFile>,
-    /// Faults that the kernel reported meanwhile.
     pub complaints: Vec<String>,
-    /// First lines of the kernel's log meanwhile.
     pub log: Vec<String>,
 }
 
-/// A file that was found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FoundFile {
-    /// Path relative to the root of the file system.
     pub path: String,
-    /// Contents of the file.
     pub runs: Vec<Run>,
-    /// Error of reading the file, if it could not be read to its end.
+    /// Reason why the file could not be read to its end.
     pub error: Option<String>,
 }
 
-/// The end of a program of [`Step::Program`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProgramEnd {
-    /// Exit code of the program; `None` if a signal ended it.
+    /// `None` if a signal ended the program.
     pub code: Option<i32>,
-    /// Signal that ended the program.
     pub signal: Option<i32>,
-    /// Standard output of the program.
     pub output: Said,
-    /// Standard error of the program.
     pub errors: Said,
-    /// Number of processes that the program had left running; they were killed.
+    /// Processes that the program had left running, and that were killed.
     pub killed_processes: u32,
 }
 
 impl ProgramEnd {
-    /// Returns how the program failed; `None` if it succeeded.
     pub fn failure(&self) -> Option<String> {
         // As std writes it: `9 (SIGKILL)`.
         let named = |signal| ExitStatus::from_raw(signal).to_string().replacen("signal: ", "", 1);
@@ -398,13 +383,12 @@ impl ProgramEnd {
     }
 }
 
-/// Input or output of a program: bytes, usually text. In JSON a string; an array of bytes if it is not UTF-8.
+/// Input or output of a program: bytes, usually text. In JSON it is a string, or an array of bytes if it is not UTF-8.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "Written")]
 pub struct Said(pub Vec<u8>);
 
 impl Said {
-    /// Converts the bytes to text, with a replacement for invalid UTF-8.
     pub fn text(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.0)
     }
@@ -435,25 +419,21 @@ impl From<Written> for Said {
     }
 }
 
-/// Times and result of one step.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StepReport {
     /// Start of the step, in nanoseconds since the guest booted.
     pub begin_ns: u64,
     /// End of the step, in nanoseconds since the guest booted.
     pub end_ns: u64,
-    /// Result of the step.
     pub outcome: Outcome,
 }
 
 impl StepReport {
-    /// Returns the duration of the step.
     pub fn duration(&self) -> SimDuration {
         SimDuration(self.end_ns - self.begin_ns)
     }
 }
 
-/// Work for a guest.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Job {
     /// Steps in order; the first that fails is the last.
@@ -461,7 +441,7 @@ pub struct Job {
 }
 
 impl Step {
-    /// Returns true if it starts programs, which make their system calls one by one. What this program does itself goes
+    /// Returns true if the job starts programs, which make their system calls one by one. This program's own calls go
     /// to the kernel in batches, which need ptrace.
     pub(super) fn starts_programs(&self) -> bool {
         matches!(self, Self::Program { .. } | Self::Daemon { .. })

@@ -11,7 +11,7 @@
 //! - `line`: shared memory between the kernel's process and this one;
 //! - `vhost`: the protocol between a kernel and its disk, and the disk's queues;
 //! - `disk`: block requests on the modelled drive, and their bytes;
-//! - [`channel`]: what a guest tells while it runs: output of programs, and its report;
+//! - [`channel`]: what a guest reports while it runs: output of programs, and results of steps;
 //! - [`machine`]: boots a kernel, advances its time, and ends it in every case;
 //! - [`cell`]: one run of a comparison on a kernel, as in the model;
 //! - [`job`]: a guest's steps and their results, as data; [`guest`]: carries them out.

@@ -1,7 +1,7 @@
 //! The line to a kernel: memory that this process shares with a library inside the kernel's own process.
 //!
-//! The library (preload/line.c, which has the story) is the kernel's calendar and passes completions on when their time
-//! has come. It speaks when a disk must act, and then waits for this process to finish. So only one of the two runs at
+//! The library (preload/line.c, which has the story) is the kernel's calendar and passes completions on when they are
+//! due. It sends a word when a disk must act, and then waits for this process to finish. So only one of the two runs at
 //! any time, and the memory needs no lock.
 //!
 //! The guest's own root could write here, since the library's process is the guest's kernel: nothing read from this
@@ -19,7 +19,7 @@ use rustix::time::Timespec;
 use trimwise::units::SimTime;
 use vm_memory::{AtomicAccess, Bytes, FileOffset, MmapRegion, VolatileMemory};
 
-/// The file of the line in the run's folder, until the library has opened it.
+/// Name of the line's file in the run's folder. The library opens the file; then it is removed.
 const NAME: &str = "line";
 pub(crate) const DISKS_MAX: usize = 16;
 const COMPLETIONS_MAX: usize = DISKS_MAX * 256;
@@ -59,7 +59,7 @@ pub(crate) enum Word {
     Connected(usize),
     Message(usize),
     Kicked(usize),
-    /// The next event, at this time, is beyond the limit of virtual time.
+    /// The next event is due at this time, beyond the limit of virtual time.
     Beyond(SimTime),
     Ended,
 }
@@ -86,7 +86,7 @@ impl Line {
     pub(crate) fn new(folder: &Path, latest: SimTime) -> io::Result<Self> {
         let file = File::options().read(true).write(true).create_new(true).open(folder.join(NAME))?;
         let bytes = at::END.next_multiple_of(4096);
-        // Written, not left as a hole: a full disk would end this process when it fills one.
+        // Write zeros rather than leave a hole: filling a hole on a full disk would kill this process.
         (&file).write_all(&vec![0; bytes])?;
         let memory = MmapRegion::from_file(FileOffset::new(file, 0), bytes).map_err(io::Error::other)?;
         let line = Self { memory, list: Vec::new() };

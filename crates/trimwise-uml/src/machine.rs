@@ -8,7 +8,7 @@
 //! # What ends a run
 //!
 //! The kernel powers off (its init has ended), or one of these happens, each an error with the guest's last lines: it
-//! panics or is killed (its process ends), it is silent for [`Limits::silence`], it sleeps for ever, or it exceeds
+//! panics or is killed (its process ends), it is silent for [`Limits::silence`], it sleeps forever, or it exceeds
 //! [`Limits::wall`] or [`Limits::virtual_time`]. In each case the kernel's process group is killed before the result is
 //! returned; if this process is killed, so is the kernel's.
 
@@ -41,23 +41,20 @@ pub(super) use console::{complains, complaints, last_lines, out_of_memory, refus
 use processor::Turn;
 use trimwise_linux::ioctl::child::{die_with_parent, with_the_host_read_only, without_randomized_addresses};
 
-/// Interval at which this process checks on a kernel: its limits, what it tells and, if it says nothing, whether it lives.
+/// Interval at which this process checks on a kernel: its limits, its output and, if it is silent, whether it lives.
 const STEP: Duration = Duration::from_millis(50);
 
-/// Search path of a guest for programs: folders of the host, whose files it sees.
 pub const SEARCH_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Name of the file that holds the guest's memory, which the kernel maps. It is on a file system in memory, mounted in
 /// the run's folder for this kernel alone: `/dev/shm` can be small, or forbid executable mappings.
 const MEMORY: &str = "memory";
 
-/// Name of the file with the kernel's output, in the run's folder.
 pub(super) const CONSOLE: &str = "console";
 
-/// Time limits of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Real time without any word from the kernel, which computes or hangs. Default: two minutes.
+    /// Real time without any word from the kernel, which either computes or hangs. Default: two minutes.
     pub silence: Duration,
     /// Real time of the whole run. Default: one hour.
     pub wall: Duration,
@@ -75,46 +72,36 @@ impl Default for Limits {
     }
 }
 
-/// A kernel with everything that it needs to boot.
 #[derive(Clone, Debug)]
 pub struct Machine {
     /// The kernel: a User-Mode Linux program.
     pub linux: PathBuf,
     /// The library that is preloaded into its process: its calendar.
     pub preload: PathBuf,
-    /// Size of the guest's memory.
     pub memory: Bytes,
     /// True if the kernel can catch its processes' system calls by seccomp, which takes less of the host than ptrace.
     pub seccomp: bool,
-    /// A folder of its own: sockets, console, and the files that guest and host exchange. The guest's init is the
+    /// A separate folder for sockets, console, and the files that guest and host exchange. The guest's init is the
     /// program `init` in it, which finds the folder at the host path `/proc/self/cwd`: the kernel's command line is the
     /// same for any folder.
     pub folder: PathBuf,
-    /// Arguments of the guest's init.
     pub arguments: Vec<String>,
-    /// Time limits of the run.
     pub limits: Limits,
-    /// Interrupt flag, set when the user wants to stop.
     pub interrupted: Arc<AtomicBool>,
 }
 
-/// Takes what a guest tells through its channel; an error stops the run.
+/// Takes the data of the guest's channel; an error stops the run.
 pub(super) type Hear<'a> = &'a mut dyn FnMut(&[u8]) -> io::Result<()>;
 
-/// A run that ended with the guest powering off.
 #[derive(Debug)]
 pub struct Ended {
-    /// Time that the guest ran, in virtual time.
+    /// Virtual time that the guest ran.
     pub virtual_time: SimTime,
-    /// Number of block requests.
     pub requests: u64,
 }
 
-/// Reasons why a run has no result.
 #[derive(Debug, Error)]
-#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum MachineError {
-    /// An operation on the host failed.
     #[error("{what}: {source}")]
     Host { what: String, source: io::Error },
     #[error(
@@ -136,7 +123,6 @@ pub enum MachineError {
     SleepsForEver { at: SimTime, console: String },
     #[error("the run was stopped after {limit}; the guest's last lines:\n{console}")]
     TookTooLong { limit: String, console: String },
-    /// The user stopped the run.
     #[error("interrupted")]
     Interrupted,
 }
@@ -147,8 +133,8 @@ fn host(what: impl Into<String>) -> impl FnOnce(io::Error) -> MachineError {
 }
 
 impl Machine {
-    /// Boots the kernel with these disks (`/dev/vda`, `/dev/vdb`, ...) and runs it until it powers off. Calls `hear` with
-    /// what the guest tells through its [channel](crate::channel), soon after it is told, and in any case before this
+    /// Boots the kernel with these disks (`/dev/vda`, `/dev/vdb`, ...) and runs it until it powers off. Calls `hear`
+    /// with the data of the guest's [channel](crate::channel) soon after they are written, and in any case before this
     /// returns.
     pub fn run(&self, disks: &mut [Disk], hear: Hear<'_>) -> Result<Ended, MachineError> {
         let folder =
@@ -188,7 +174,7 @@ impl Machine {
         };
         let outcome = run.finish();
         run.guest.end();
-        // Whatever ended the run, its last words count.
+        // Whatever ended the run, pass on its last words.
         let heard = run.listen();
         let outcome = outcome.and_then(|ended| heard.map(|()| ended));
         let console = || last_lines(&console);
@@ -224,7 +210,7 @@ impl Machine {
             "norandmaps",
             "random.trust_cpu=off",
             "panic=-1",
-            // No setting in the guest can keep a fault from the console.
+            // With this, no setting in the guest can keep a fault from the console.
             "ignore_loglevel",
         ]);
         command.args([
@@ -240,7 +226,7 @@ impl Machine {
         if self.seccomp {
             command.arg("seccomp=auto"); // ptrace where the host forbids it
         }
-        // Not after `--`, since the kernel appends arguments of its own. Words that it does not know go to init.
+        // Not after `--`, since the kernel appends arguments of its own. It passes words that it does not know to init.
         command.args(&self.arguments);
         command
     }
@@ -286,7 +272,7 @@ impl Guest {
             if status.is_some() || begin.elapsed() >= patience {
                 return status;
             }
-            // In short steps: a signal ends a wait early.
+            // Wait in short steps: a signal ends a wait early.
             let step = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
             let _ = poll(&mut [PollFd::new(&self.exit, PollFlags::IN)], Some(&step));
         }
@@ -299,7 +285,7 @@ impl Guest {
         let group = Pid::from_child(&self.child);
         let _ = kill_process_group(group, Signal::KILL);
         let _ = self.child.wait();
-        // The others die by themselves in a while, and the next run may need what they hold.
+        // The other processes die by themselves in a while, and the next run may need what they hold.
         let begin = Instant::now();
         while test_kill_process_group(group).is_ok() && begin.elapsed() < Duration::from_secs(5) {
             std::thread::sleep(Duration::from_millis(1));
@@ -308,11 +294,9 @@ impl Guest {
 
     fn how_it_ended(&mut self) -> String {
         match self.child.try_wait() {
-            // Nothing in a guest does that.
+            // Nothing in a guest sends SIGKILL to the kernel.
             Ok(Some(status)) if status.signal() == Some(Signal::KILL.as_raw()) => {
-                format!(
-                    " ({status}: somebody killed it, or this computer's memory ran out, of which dmesg tells)"
-                )
+                format!(" ({status}: somebody killed it, or this computer ran out of memory; see dmesg)")
             }
             Ok(Some(status)) => format!(" ({status})"),
             _ => String::new(),
@@ -343,14 +327,13 @@ struct Run<'a> {
     listeners: Vec<UnixListener>,
     fronts: Vec<Option<FrontEnd>>,
     disks: &'a mut [Disk],
-    /// The file in memory at the other end of the guest's channel, and how much of it was heard.
+    /// The file in memory at the other end of the guest's channel, and the number of bytes read so far.
     told: File,
     told_bytes: u64,
     hear: Hear<'a>,
 }
 
 impl Run<'_> {
-    /// Serves the kernel until its process has ended.
     fn finish(&mut self) -> Result<Ended, Stop> {
         let (mut beats, mut beat, mut checked) = (0, Instant::now(), Instant::now());
         loop {
@@ -395,7 +378,7 @@ impl Run<'_> {
         }
     }
 
-    /// Passes on what the guest has told since the last call, and gives its memory back.
+    /// Passes on the channel's data since the last call, and frees its memory.
     fn listen(&mut self) -> Result<(), Stop> {
         let begin = self.told_bytes;
         let mut piece = [0; 16 << 10];

@@ -52,7 +52,6 @@ const PROTOCOL_FEATURES: u64 = 1 | 1 << 3 | 1 << 5 | 1 << 9 | 1 << 14;
 /// The most that the kernel's driver can ask for (MAX_SUPPORTED_QUEUE_SIZE in its virtio_uml.c).
 const QUEUE_SIZE_MAX: u16 = 256;
 
-/// The connection of a kernel to one disk.
 pub struct FrontEnd {
     socket: UnixStream,
     /// The connection for interrupts. The library keeps them to itself, but to the kernel it must not look broken.
@@ -83,7 +82,7 @@ impl FrontEnd {
         })
     }
 
-    /// Creates the connection of no kernel, with this memory; the caller sets up the queue.
+    /// Creates a connection without a kernel, over this memory. The caller sets up the queue.
     #[cfg(test)]
     pub(crate) fn over(memory: GuestMemoryMmap) -> Self {
         let (socket, _) = UnixStream::pair().unwrap();
@@ -98,7 +97,7 @@ impl FrontEnd {
         }
     }
 
-    /// Returns the address of the queue's used ring, as the kernel told it, and its length.
+    /// Returns the address of the queue's used ring, as the kernel gave it, and its length.
     pub(crate) fn used_ring(&self) -> (u64, u16) {
         (self.used_ring, self.queue.size())
     }

@@ -1,12 +1,12 @@
-//! What the page calls.
+//! Functions that the page calls.
 //!
 //! Written by hand instead of by `wasm-bindgen`: the page needs eight functions over numbers and text, and a generator
-//! would have to be installed in the version that matches the crate, to write JavaScript that is longer than what the
-//! page has now. No function here reads or writes through a pointer. Text passes through two buffers that this module
-//! owns; the page finds them by [`input`] and [`output`] and reads or fills them in the module's memory.
+//! would have to be installed in the version that matches the crate, to generate more JavaScript than the page has now.
+//! No function here reads or writes through a pointer. Text passes through two buffers that this module owns; the page
+//! finds them by [`trimwise_input`] and [`trimwise_output`] and reads or fills them in the module's memory.
 
-// `no_mangle` is unsafe because two functions of one name would replace each other. All here start with `trimwise_`,
-// and no other crate that is linked exports any. There is no other unsafe code.
+// `no_mangle` is unsafe because two functions of one name would replace each other. All names here start with
+// `trimwise_`, and no other linked crate exports any. There is no other unsafe code.
 #![allow(unsafe_code)]
 
 use std::cell::RefCell;
@@ -27,7 +27,7 @@ thread_local! {
     static PAGE: RefCell<Page> = RefCell::default();
 }
 
-/// Returns what `act` returns for the scene of a side, or `nothing` if there is none.
+/// Calls `act` with the scene of a side; returns `nothing` if there is none.
 fn with_scene<T>(side: u32, nothing: T, act: impl FnOnce(&mut Scene, &mut Vec<u8>) -> T) -> T {
     PAGE.with_borrow_mut(|page| match page.scenes.get_mut(side as usize) {
         Some(Some(scene)) => act(scene, &mut page.output),
@@ -35,7 +35,7 @@ fn with_scene<T>(side: u32, nothing: T, act: impl FnOnce(&mut Scene, &mut Vec<u8
     })
 }
 
-/// Makes room for `bytes` of input, and returns where it begins.
+/// Makes room for `bytes` of input, and returns its address.
 #[unsafe(no_mangle)]
 pub extern "C" fn trimwise_input(bytes: u32) -> *mut u8 {
     PAGE.with_borrow_mut(|page| {
@@ -44,7 +44,7 @@ pub extern "C" fn trimwise_input(bytes: u32) -> *mut u8 {
     })
 }
 
-/// Where the output of the last call begins that said how long it is.
+/// Returns the address of the last output. The call that wrote it has returned its length.
 #[unsafe(no_mangle)]
 pub extern "C" fn trimwise_output() -> *const u8 {
     PAGE.with_borrow(|page| page.output.as_ptr())
@@ -60,8 +60,7 @@ pub extern "C" fn trimwise_catalogue() -> u32 {
     })
 }
 
-/// Starts a scene on a side (0 or 1) from the settings in the input. Returns 0, or the length of a message that says
-/// what is wrong with them.
+/// Starts a scene on a side (0 or 1) from the settings in the input. Returns 0, or the length of an error message.
 #[unsafe(no_mangle)]
 pub extern "C" fn trimwise_open(side: u32) -> u32 {
     PAGE.with_borrow_mut(|page| {
@@ -81,9 +80,9 @@ pub extern "C" fn trimwise_open(side: u32) -> u32 {
     })
 }
 
-/// Lets at most `ms` milliseconds of virtual time pass, but not past the start of the workload and not past `until_ms`
-/// of it. Returns the workload's time in milliseconds; -1 while the file system is being prepared, -2 if the scene has
-/// failed.
+/// Advances virtual time by at most `ms` milliseconds, but not past the start of the workload, nor past `until_ms` of
+/// its time. Returns the workload's time in milliseconds; -1 while the file system is being prepared, -2 if the scene
+/// has failed.
 #[unsafe(no_mangle)]
 pub extern "C" fn trimwise_advance(side: u32, ms: f64, until_ms: f64) -> f64 {
     let span = |ms: f64| SimDuration::from_nanos((ms.max(0.0) * 1e6) as u64);
@@ -110,7 +109,7 @@ pub extern "C" fn trimwise_blocks(side: u32) -> u32 {
     })
 }
 
-/// Writes the counters as they are now, and the samples from number `from` on, as JSON. Returns its length in bytes.
+/// Writes the current counters, and the samples from number `from` on, as JSON. Returns its length in bytes.
 #[unsafe(no_mangle)]
 pub extern "C" fn trimwise_report(side: u32, from: u32) -> u32 {
     with_scene(side, 0, |scene, output| {

@@ -2,8 +2,8 @@
 //! together.
 //!
 //! [`scene`] is a thin use of the library: one drive, an ext4 at some fullness, a workload and a policy, which can be
-//! advanced in virtual time and looked at. `workload` is what runs in it. `abi` is what the page calls. Everything else
-//! (drawing, controls, text) is in `page/`.
+//! advanced in virtual time and looked at. `workload` has its workloads, `abi` the functions that the page calls.
+//! Everything else (drawing, controls, text) is in `page/`.
 
 mod abi;
 mod scene;

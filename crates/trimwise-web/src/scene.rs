@@ -20,16 +20,16 @@ use trimwise::workload::latency::histogram;
 pub use crate::workload::Workload;
 use crate::workload::{Call, Observer, Town};
 
-/// Memory of the modelled host: so little that what is written reaches the drive soon.
+/// Memory of the modelled host: so little that written data soon reach the drive.
 const MEMORY: Bytes = Bytes::mib(64);
 
-/// The samples' distance in virtual time.
+/// Virtual time between samples.
 pub const SAMPLE: SimDuration = SimDuration::from_millis(500);
 
 /// Idle time between preparation and workload: more than any drive's idle threshold.
 const SETTLING: SimDuration = SimDuration::from_secs(10);
 
-/// The smallest and largest value of a number that the page sets, with its unit for messages.
+/// The range of a number that the page sets, with its unit for messages.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Limits {
     least: u64,
@@ -56,18 +56,17 @@ impl Limits {
 #[serde(deny_unknown_fields)]
 pub struct Settings {
     pub drive: String,
-    /// Its capacity, MiB: the drive is shrunk to it.
+    /// MiB. The drive is shrunk to this capacity.
     pub capacity_mib: u64,
-    /// Space that the file system's files take while the workload runs, percent of what they could take.
+    /// Space that the files take while the workload runs, in percent of the space that they could take.
     pub fullness_percent: u64,
-    /// Flash beyond the capacity, percent of the capacity.
+    /// Flash beyond the capacity, in percent of the capacity.
     pub over_provisioning_percent: u64,
     pub workload: Workload,
-    /// What it writes, MiB a second, as long as the drive keeps up.
+    /// MiB per second that the workload writes, as long as the drive keeps up.
     pub rate_mib_per_s: u64,
-    /// The policy, as `trimwise compare --policy` takes it.
+    /// As `trimwise compare --policy` takes it.
     pub policy: String,
-    /// The seed of the workload and of the drive.
     pub seed: u32,
 }
 
@@ -106,11 +105,10 @@ impl Settings {
 }
 
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum SceneError {
     #[error("settings: {0}")]
     Json(String),
-    /// No profile of this name, or one that cannot be drawn.
+    /// No profile has this name, or its drive cannot be drawn.
     #[error("drive: '{0}' is not one of the drives that this page offers")]
     Drive(String),
     #[error("policy: {0}")]
@@ -138,7 +136,7 @@ pub struct Catalogue {
 #[derive(Debug, Serialize)]
 struct PolicyEntry {
     policy: String,
-    /// Whether it is only a bound, which no real host can use.
+    /// True if the policy is only a bound, which no real host can use.
     bound: bool,
 }
 
@@ -167,7 +165,7 @@ impl Default for Catalogue {
     }
 }
 
-/// The description of a drive whose superblocks can be shown at the page's capacity: one with a page map alone.
+/// Returns the description of a drive whose superblocks can be shown at the page's capacity: one with only a page map.
 fn drawable(name: &str) -> Option<String> {
     let profile = Profile::embedded(name)?;
     let is_plain = profile.config.mapping.kind() == "page"
@@ -178,14 +176,12 @@ fn drawable(name: &str) -> Option<String> {
     (is_plain && settings.ssd().is_ok()).then_some(profile.description)
 }
 
-/// A superblock as it is drawn. Its pages are valid, stale, invalid or free; a page here is a unit of 4 KiB.
+/// A superblock as drawn. Its pages are valid, stale, invalid or free; a page here is a unit of 4 KiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockView {
-    /// Units that hold data of the file system.
     pub valid_units: u32,
-    /// Units that the device holds valid and the file system has free.
+    /// Units that are valid to the device but free to the file system.
     pub stale_units: u32,
-    /// Units that the device knows to be without use.
     pub invalid_units: u32,
     pub free_units: u32,
     pub use_now: SuperblockUse,
@@ -196,7 +192,7 @@ pub struct BlockView {
 impl BlockView {
     pub const WORDS: usize = 7;
 
-    /// It as numbers, in the order of its fields; free, open, full and victim are 0, 1, 2 and 3.
+    /// Returns the fields as numbers, in order; free, open, full and victim are 0, 1, 2 and 3.
     pub fn words(&self) -> [u32; Self::WORDS] {
         let use_now = match self.use_now {
             SuperblockUse::Free => 0,
@@ -216,7 +212,7 @@ impl BlockView {
     }
 }
 
-/// What was counted from the start of the workload until a sample.
+/// Counts from the start of the workload until a sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Sample {
     pub at_ms: u64,
@@ -227,19 +223,19 @@ pub struct Sample {
     pub erases: u64,
     pub trims: u64,
     pub trimmed_units: u64,
-    /// Operations of the workload that ended: files made durable, pages overwritten.
+    /// Completed operations of the workload: files made durable, pages overwritten.
     pub operations: u64,
-    /// The median of their latencies since the last sample; `None` if none ended.
+    /// Median latency of the operations since the last sample; `None` if none completed.
     pub p50_us: Option<f64>,
     pub p99_us: Option<f64>,
-    /// The 99th percentile from the start on.
+    /// 99th percentile of the latencies from the start on.
     pub p99_all_us: Option<f64>,
-    /// The longest from the start on, or that of the operation in progress.
+    /// Longest latency from the start on, including that of the operation in progress.
     pub worst_us: f64,
-    /// How long the operation in progress has taken so far; zero if there is none.
+    /// Time that the operation in progress has taken so far; zero if there is none.
     pub waiting_us: f64,
     pub stale_units: u64,
-    /// Freed units that wait for their TRIM, or are in one.
+    /// Freed units whose TRIM is waiting or in progress.
     pub queued_units: u64,
     /// Freed units that were written again before their TRIM was sent.
     pub reused_units: u64,
@@ -248,10 +244,10 @@ pub struct Sample {
 
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// Samples from the number asked for on.
+    /// Samples from the requested number on.
     pub samples: Vec<Sample>,
     pub now_ms: u64,
-    /// How much of the preparation is done.
+    /// Progress of the preparation.
     pub prepared_percent: u64,
     pub failure: Option<String>,
     pub superblock_units: u64,
@@ -367,7 +363,7 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// A scene at its very beginning: the file system is not made yet.
+    /// Creates a scene whose file system is not yet made.
     pub fn new(settings: &Settings) -> Result<Self, SceneError> {
         if drawable(&settings.drive).is_none() {
             return Err(SceneError::Drive(settings.drive.clone()));
@@ -408,7 +404,7 @@ impl Scene {
         Ok(Self { sim, queue, shared })
     }
 
-    /// Lets at most `span` of virtual time pass, but not past `until` of the workload's time.
+    /// Advances virtual time by at most `span`, but not past `until` of the workload's time.
     pub fn advance(&mut self, span: SimDuration, until: SimDuration) {
         if self.failure().is_some() {
             return;
@@ -422,7 +418,7 @@ impl Scene {
         }
     }
 
-    /// How long the workload has been running; `None` while the file system is being prepared.
+    /// Returns how long the workload has been running; `None` while the file system is being prepared.
     pub fn elapsed(&self) -> Option<SimDuration> {
         self.shared.began.get().map(|began| self.sim.now().since(began))
     }
@@ -450,7 +446,7 @@ impl Scene {
         states.into_iter().enumerate().map(view).collect()
     }
 
-    /// The samples from number `from` on, and the sizes of the drive.
+    /// Returns the samples from number `from` on, and the sizes of the drive.
     pub fn report(&self, from: usize) -> Report {
         let samples = self.shared.samples.borrow();
         let (superblock_units, capacity_units, physical_units) =
@@ -469,14 +465,14 @@ impl Scene {
 
 impl Drop for Scene {
     fn drop(&mut self) {
-        // Both hold what holds them.
+        // Break cycles: both hold what holds them.
         self.queue.trace(None);
         self.sim.stop();
         self.shared.fs.take();
     }
 }
 
-/// Everything that happens in a scene; returns only if it fails.
+/// Runs all parts of a scene; returns only if it fails.
 async fn course(
     queue: &BlockQueue,
     shared: &Rc<Shared>,

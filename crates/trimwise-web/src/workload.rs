@@ -12,31 +12,30 @@ use trimwise::units::SimDuration;
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-/// How full the file system is made before files are deleted to the wanted fullness: every drive is full once.
+/// Share in use before files are deleted down to the wanted fullness, so that every drive has been full once.
 const FILLED_PERCENT: u64 = 97;
 
 /// Share of the file system that the database's table takes.
 const TABLE_PERCENT: u64 = 15;
 
-/// What the database overwrites at a time.
+/// Bytes that the database overwrites at a time.
 const TABLE_PAGE: u64 = 16 * KIB;
 
-/// What runs in a scene.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Workload {
-    /// Files of 16 KiB to 1 MiB, each made durable; random old ones are deleted for them.
+    /// Files of 16 KiB to 1 MiB, each made durable. Random old ones are deleted for them.
     Files,
-    /// The same with files of 4 to 16 MiB.
+    /// Like `Files`, with 4 to 16 MiB.
     Media,
-    /// Random pages of a table overwritten, after a durable record in a log; old logs are deleted.
+    /// Random pages of a table are overwritten, after a durable record in a log. Old logs are deleted.
     Database,
-    /// As `Files`, while the fullness falls by 30 points and rises again each 40 s.
+    /// Like `Files`, while the fullness falls by 30 points and rises again every 40 s.
     Swing,
 }
 
 impl Workload {
-    /// All of them, each with what the page says of it.
+    /// All workloads, each with the page's text about it.
     pub const ALL: [(Self, &'static str); 4] = [
         (Self::Files, "small files: 16 KiB to 1 MiB, each fsynced; old ones deleted"),
         (Self::Media, "large files: 4 to 16 MiB, each fsynced; old ones deleted"),
@@ -56,13 +55,13 @@ impl Workload {
     }
 }
 
-/// What the operations tell: called with each when it has ended.
+/// Receives each operation when it has completed.
 pub trait Observer {
-    /// So much of [`Town::settle`] is done.
+    /// Progress of [`Town::settle`].
     fn settled(&self, percent: u64);
     fn began(&self);
 
-    /// An operation that took `latency` has ended; `used_bytes` of the file system are now in use.
+    /// An operation took `latency`; `used_bytes` of the file system are now in use.
     fn ended(&self, operation: Call, latency: SimDuration, used_bytes: u64);
 }
 
@@ -102,7 +101,7 @@ impl<'a, F: Files> Town<'a, F> {
     fn size(&mut self) -> u64 {
         match self.workload {
             Workload::Media => (4 + self.below(13)) * MIB,
-            // Small ones are many: the bounds are powers of two.
+            // Small files are more frequent: the bounds are powers of two.
             Workload::Files | Workload::Swing | Workload::Database => {
                 let most = (32 * KIB) << self.below(6);
                 most / 2 + self.below(most / 8 / KIB) * 4 * KIB
@@ -174,7 +173,7 @@ impl<'a, F: Files> Town<'a, F> {
         Ok(number)
     }
 
-    /// Runs for ever: writes `rate_bytes_per_s` as long as the drive keeps up.
+    /// Runs forever: writes `rate_bytes_per_s` as long as the drive keeps up.
     pub async fn run(
         mut self,
         fullness_percent: u64,

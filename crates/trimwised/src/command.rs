@@ -91,8 +91,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         return done.map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
     }
     let arguments = Arguments::parse_from(arguments);
-    // Its processes run in `/`, and so does the daemon: another folder would keep its file system from being unmounted.
-    // An empty path stays as it is, and its use fails.
+    // The program's processes run in `/`, and so does the daemon: another folder would keep its file system from being
+    // unmounted. An empty path stays as it is, and its use fails.
     let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
     let places = Places {
         config: absolute(arguments.config),

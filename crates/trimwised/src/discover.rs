@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::Places;
+use crate::candidate::Candidate;
 use crate::journal::{Change, is_of, may_be_there, session_of};
 use crate::known::session;
 use trimwise_linux::block_device::{BlockDevice, devices_of};
@@ -22,24 +23,11 @@ use trimwise_linux::layout::Kind;
 use trimwise_linux::mount::{Mount, mounts};
 use trimwise_linux::trim::reports_failures;
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Candidate {
-    pub mount: Mount,
-    /// Path of the mount point for this process, below the host's root.
-    pub path: PathBuf,
-    pub devices: Vec<BlockDevice>,
-    pub disks: BTreeSet<String>,
-    /// True if the kernel reports every failed request of them.
-    pub reports_failures: bool,
-    /// Identifies this mounting of it: see [`session_of`].
-    pub session: Option<u64>,
-}
-
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
     #[serde(serialize_with = "trimwise_linux::mount::as_text")]
     pub mount_point: PathBuf,
-    /// Type of the file system; empty if nothing is mounted there.
+    /// Empty if nothing is mounted there.
     pub fs_type: String,
     pub why: String,
 }
@@ -151,7 +139,6 @@ impl<'a> Mounts<'a> {
         self.automounts.1.contains(&mount.parent) || self.automounts.0.contains(bytes(&mount.mount_point))
     }
 
-    /// Returns the reason why a file system cannot be managed through this mount; `None` if it can.
     fn why_unusable(&self, mount: &Mount, wanted: &Wanted) -> Option<&'static str> {
         if mount.is_read_only() {
             Some("mounted read-only")
@@ -204,7 +191,6 @@ pub struct Known {
 }
 
 impl Known {
-    /// Returns the cached devices of a mount, if they are recent enough and the mount has not changed.
     fn of(&self, mount: &Mount, now: Instant) -> Option<&Candidate> {
         let age_max = Duration::from_millis(KEPT_MS_EACH * self.mounts as u64);
         let (at, candidate) = self.devices.get(&(mount.id, mount.numbers))?;
@@ -216,9 +202,6 @@ impl Known {
 }
 
 /// Examines all mounts of the host.
-///
-/// # Errors
-/// If the list of mounts cannot be read.
 pub fn discover(wanted: &Wanted, known: &mut Known) -> std::io::Result<Found> {
     let host = HostRoot::new(&wanted.host);
     let all = mounts(&host).map_err(std::io::Error::other)?;

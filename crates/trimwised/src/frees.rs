@@ -51,10 +51,8 @@ pub(crate) struct Watcher {
 
 impl Watcher {
     /// Creates an instance below `tracing`. `state` is device and inode of the daemon's state folder, which only one
-    /// daemon has. The instance is named after it, so that the one of a killed daemon is found again.
-    ///
-    /// # Errors
-    /// A sentence that says why the instance cannot be created.
+    /// daemon has. The instance is named after it, so that the one of a killed daemon is found again. An error is a
+    /// sentence that says why the instance cannot be created.
     pub fn open(tracing: &Path, (device, inode): (u64, u64)) -> Result<Self, String> {
         // If a killed daemon left it and it cannot be removed, it is reused.
         let name = format!("trimwised-{device:x}-{inode:x}");
@@ -91,7 +89,7 @@ impl Watcher {
         self.instance.write("tracing_on", "1").map_err(text)
     }
 
-    /// Looks for a tracepoint, which is missing until the file system's module is loaded.
+    /// Enables a tracepoint, which is missing until the file system's module is loaded.
     fn find(&mut self, point: Tracepoint) {
         if let Some(format) = self.instance.find(point) {
             self.events.insert(point, format);
@@ -102,10 +100,7 @@ impl Watcher {
         self.instance.write(Instance::event(point, file), to).map_err(text)
     }
 
-    /// Watches these file systems, and no others.
-    ///
-    /// # Errors
-    /// A description of the failure; it is then unknown which file systems are watched.
+    /// Watches these file systems, and no others. After an error it is unknown which file systems are watched.
     pub fn watch(&mut self, mut wanted: BTreeMap<(u32, u32), Kind>) -> Result<(), String> {
         for &kind in wanted.values() {
             match tracepoint(kind) {
@@ -136,7 +131,6 @@ impl Watcher {
         Ok(())
     }
 
-    /// Returns true if failed discards are reported.
     pub(crate) fn reports_failures(&self) -> bool {
         self.events.contains_key(&Tracepoint::Error)
     }
@@ -146,9 +140,6 @@ impl Watcher {
     }
 
     /// Checks that the instance is still enabled: an administrator may have turned it off.
-    ///
-    /// # Errors
-    /// A sentence that names what was turned off.
     pub fn check(&self) -> Result<(), String> {
         self.instance.expect_on("tracing_on")?;
         let used = |point: &&Tracepoint| {
@@ -175,7 +166,7 @@ impl Watcher {
         let mut any = false;
         for pipe in &mut self.pipes {
             for _ in 0..self.pages {
-                // No more data, or the processor was removed.
+                // There is no more data, or the processor was removed.
                 let Ok(n @ 1..) = pipe.read(&mut self.buffer) else { break };
                 any = true;
                 heard.lost += page.records(&self.buffer[..n], |_, record| {

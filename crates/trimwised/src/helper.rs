@@ -22,47 +22,36 @@ use trimwise_linux::path_error::PathError;
 use trimwise_linux::remount;
 use trimwise_linux::trim::{Accounts, Meaning, Settled, Target, TrimError};
 
-/// The program's argument for this role.
 pub(crate) const COMMAND: &str = "helper";
 
-/// A task for a helper.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case")]
 pub enum Task {
-    /// Report the layout of the file system.
     Probe,
-    /// List free extents of the file system.
     Look {
-        /// Minimum length, in bytes.
         min_extent: u64,
-        /// First address, in bytes.
         from: u64,
-        /// Maximum number of extents.
         most: usize,
     },
     /// List the address ranges that FITRIM accepts, for file systems without a list of free extents.
     Walk,
-    /// Run FITRIM over ranges.
     Trim {
         /// Start and end of each range, in bytes.
         ranges: Vec<(u64, u64)>,
-        /// FITRIM's minimum extent, in bytes.
         min_extent: u64,
-        /// Number of concurrent calls.
+        /// Concurrent calls of FITRIM.
         lanes: u32,
         /// Bytes expected to be sent; 0 if unknown.
         expected: u64,
         /// True if discards of the last slice may be in flight. The helper then waits for them before it sends any.
         wait: bool,
     },
-    /// Turn online discard on or off.
     Toggle {
         /// The option to set: `discard`, `nodiscard`, `discard=async`.
         option: String,
     },
 }
 
-/// A task and its mount.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
     /// The mount point, as this process sees it.
@@ -70,64 +59,51 @@ pub struct Request {
     /// Major and minor number of the mount in mountinfo. If another file system is mounted there by now, nothing is
     /// done.
     pub numbers: (u32, u32),
-    /// The task to perform.
     pub task: Task,
 }
 
-/// The layout of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Probed {
-    /// Size of a block, in bytes.
     pub block: u64,
     /// Size of a group, in bytes; 0 if it has no groups.
     pub group: u64,
     /// Start of the first group, in bytes.
     pub first_group: u64,
-    /// Size of the file system, in bytes.
     pub total: u64,
     /// True if the file system can list its free space.
     pub maps: bool,
 }
 
-/// A helper's answer to a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "kebab-case")]
 pub enum Answer {
-    /// Answer to [`Task::Probe`].
     Probed(Probed),
-    /// Answer to [`Task::Look`] and [`Task::Walk`], after the extents or ranges.
     Looked {
-        /// Number of extents or ranges.
         extents: u64,
         /// Start of the list: the requested address, or a little after it.
         from: u64,
         /// End of the list: the file system's end if everything after `from` is listed.
         upto: u64,
     },
-    /// Answer to [`Task::Trim`].
     Trimmed {
         /// Duration of FITRIM, and on XFS of the discards after it, up to the last one counted.
         took_ns: u64,
-        /// What is known of its discards. The daemon adds the failed requests.
+        /// Known results of the discards. The daemon adds the failed requests.
         accounts: Accounts,
     },
-    /// Answer to [`Task::Toggle`].
     Toggled,
     /// Discards failed or are still in flight, so the result is unknown.
     Device {
-        /// Description of the failure.
         message: String,
         /// True if the discards are still in flight.
         in_flight: bool,
     },
     /// The task failed, but may succeed later.
     Again {
-        /// Description of the failure.
         message: String,
     },
     /// The task can never succeed on this mount.
     Never {
-        /// Description of the failure.
         message: String,
     },
     /// The mount is gone or was replaced.
@@ -135,7 +111,6 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// Returns the failure, if the answer is one.
     pub fn failed(&self) -> Option<Failed> {
         match self {
             Self::Device { message, .. } => Some(Failed::Device(message.clone())),
@@ -148,9 +123,6 @@ impl Answer {
 }
 
 /// Starts a helper and sends it a task. The helper's only output is its answers.
-///
-/// # Errors
-/// If no process can be started.
 pub fn start(program: &Path, request: &Request) -> io::Result<Process> {
     Process::ask(program, COMMAND, request)
 }
@@ -166,7 +138,7 @@ pub(crate) fn is_answer(output: &[u8]) -> bool {
 /// Size limit of a helper's answer, in bytes: the largest map, with a margin.
 const ANSWER_MAX: usize = 4 << 20;
 
-/// Reads a helper's output. Returns true once its answer is whole, or the helper has ended.
+/// Reads a helper's output. Returns true once its answer is complete, or the helper has ended.
 pub fn hear(helper: &mut Process) -> bool {
     helper.flush();
     helper.receive(ANSWER_MAX) || is_answer(helper.received())
@@ -189,10 +161,6 @@ pub fn parse_answer(output: &[u8]) -> Option<(Vec<Span>, Answer)> {
     Some((spans, answer))
 }
 
-/// Runs the helper's process: performs one task after another.
-///
-/// # Errors
-/// If a task cannot be read, or its answer cannot be written.
 pub(crate) fn main() -> io::Result<()> {
     let (mut input, mut out) = (io::stdin().lock(), BufWriter::new(io::stdout().lock()));
     let mut task = String::new();
@@ -276,8 +244,8 @@ fn trim(target: &Target, ranges: &[(u64, u64)], least: Bytes, lanes: u32) -> Res
     })
 }
 
-/// The answer if discards are not done. Nothing of the slice counts as trimmed then, since it is unknown which of them
-/// completed.
+/// Returns the answer if discards are not done. Nothing of the slice counts as trimmed then, since it is unknown which
+/// of them completed.
 fn hanging(settled: Settled) -> Option<Answer> {
     (settled.in_flight > 0).then(|| Answer::Device {
         message: format!("discards hang: {} writes and discards are still in flight", settled.in_flight),
@@ -298,7 +266,7 @@ fn probe(target: &Target) -> Result<Probed, TrimError> {
     let has_maps = matches!(target.kind, Kind::Ext4 | Kind::Xfs) && layout.is_some();
     let maps = match target.free_spans(Bytes(0), 0, 0) {
         _ if !has_maps => false,
-        // A file system without a map may be trimmed, a damaged one not.
+        // A file system without a map may be trimmed, but not a damaged one.
         Err(error) if error.means() == Some(Meaning::Damaged) => return Err(error),
         listed => listed.is_ok(),
     };

@@ -24,7 +24,6 @@ const WAITING_MAX: usize = 2_000;
 const PAGE_BYTES: u64 = 4096;
 /// `application_id` of our databases: "trmw".
 const APPLICATION: i64 = 0x7472_6d77;
-/// `user_version` of our databases.
 const VERSION: i64 = 1;
 /// Columns of the table, in order.
 const COLUMNS: &str = "id,at_ms,mount,kind,text,bytes";
@@ -33,7 +32,6 @@ const ANSWER_MAX: usize = 2 << 20;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Time in milliseconds since 1970, by the host's clock.
     pub at_ms: i64,
     pub mount: String,
     /// `found`, `gone`, `reason`, `trimmed`, `online`, `paused`...
@@ -81,7 +79,6 @@ impl History {
         Some(self.waiting.iter().cloned().collect())
     }
 
-    /// Records the result of a write. Returns the error if it is a new one; the entries then keep waiting.
     pub fn written(&mut self, result: Result<(), String>) -> Option<&str> {
         let written = std::mem::take(&mut self.in_flight);
         let before = std::mem::replace(&mut self.problem, result.err());
@@ -93,9 +90,6 @@ impl History {
     }
 
     /// Returns the last entries of a mount, at most `limit`: those read from the database, and those that wait.
-    ///
-    /// # Errors
-    /// If the database could not be read and no entry waits.
     pub fn last(
         &self,
         mount: &Path,
@@ -121,9 +115,6 @@ pub struct Database {
 
 impl Database {
     /// Writes entries to the database.
-    ///
-    /// # Errors
-    /// If no entry could be written, with a description.
     pub fn add(&self, entries: &[Entry]) -> Result<(), String> {
         self.write(entries).map_err(|error| format!("{}: {error}", self.path.display()))
     }
@@ -251,9 +242,6 @@ impl Database {
     }
 
     /// Returns the last entries of a mount, oldest first: at most `limit`, and together no more than 2 MiB.
-    ///
-    /// # Errors
-    /// If the database cannot be read, with a description.
     pub fn last(&self, mount: &Path, limit: u32) -> Result<Vec<Entry>, String> {
         self.read(mount, limit).map_err(|error| format!("{}: {error}", self.path.display()))
     }

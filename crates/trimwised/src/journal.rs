@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::discover::Candidate;
+use crate::candidate::Candidate;
 use crate::known::{session, sessions};
 use crate::saving::{Loaded, Saving};
 use trimwise_linux::block_device::devices_of;
@@ -22,7 +22,6 @@ pub struct Change {
     pub numbers: (u32, u32),
     pub device: String,
     pub mount_point: PathBuf,
-    /// The old value: `discard`, `nodiscard`, `discard=async`.
     pub was: String,
     /// Identifies the mounting; `None` if the kernel does not report it.
     #[serde(default)]

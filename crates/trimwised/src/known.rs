@@ -33,7 +33,6 @@ const FILE_MAX: u64 = 8 << 20;
 /// untrimmed for a week is less than what `judicious` leaves.
 const UNSEEN_MAX_PERCENT: u64 = 5;
 
-/// Knowledge of one file system, as recorded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kept {
     /// Major and minor number of the file system's device.
@@ -45,7 +44,7 @@ pub struct Kept {
     pub forget_in_s: u64,
     /// Bytes that may have been freed unseen.
     pub unseen: u64,
-    /// Start and end of trimmed extents, in bytes, ascending.
+    /// Start and end of each trimmed extent, in bytes, ascending.
     pub trimmed: Vec<(u64, u64)>,
 }
 
@@ -56,12 +55,10 @@ struct Written {
     file_systems: Vec<Kept>,
 }
 
-/// The state of a mounted file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Present {
     /// Identifies the mounting: see the head of this file.
     pub session: u64,
-    /// Size of the file system, in bytes.
     pub total: u64,
     /// Bytes written to the file system's device so far.
     pub written: u64,
@@ -88,9 +85,6 @@ pub(crate) fn sessions() -> BTreeSet<u64> {
 }
 
 /// Parses a file written during this boot.
-///
-/// # Errors
-/// A description of why the file cannot be used.
 pub fn parse(text: &str, boot: &str) -> Result<Vec<Kept>, String> {
     let written: Written =
         serde_json::from_str(text).map_err(|error| format!("cannot be parsed ({error})"))?;
@@ -111,10 +105,7 @@ pub fn parse(text: &str, boot: &str) -> Result<Vec<Kept>, String> {
 }
 
 impl Kept {
-    /// Returns the part of the record that can still be trusted.
-    ///
-    /// # Errors
-    /// A description of why nothing can be trusted.
+    /// Returns the part of the record that can still be trusted. The error says why nothing can.
     pub fn believed(self, now: Present) -> Result<Known, String> {
         let age = now.at_s.checked_sub(self.then.at_s).ok_or("it is from the future")?;
         let forget_in = self.forget_in_s.checked_sub(age).ok_or("it is too old")?;
@@ -163,7 +154,7 @@ pub(crate) struct Store {
 
 impl Store {
     pub fn load(&mut self, kept: Vec<Kept>) {
-        // What this daemon has learned meanwhile is newer.
+        // This daemon's own knowledge is newer.
         for one in kept {
             self.kept.entry(one.numbers).or_insert(one);
         }
@@ -181,7 +172,7 @@ impl Store {
     }
 
     pub fn write(&mut self, mut file_systems: Vec<Kept>, boot: &str) {
-        // For those that this daemon has not reached yet, what the last one knew.
+        // For file systems that this daemon has not reached yet, keep what the last one knew.
         file_systems.extend(self.kept.values().cloned());
         let share = SPANS_ALL / file_systems.len().max(1);
         for one in &mut file_systems {

@@ -14,6 +14,7 @@
 //! The state folder keeps everything that must survive a kill -9: changed mount options ([`journal`]), the history
 //! ([`history`]), knowledge of trimmed space ([`known`]), and pauses ([`paused`]).
 
+mod candidate;
 pub mod command;
 mod discover;
 pub(crate) mod frees;

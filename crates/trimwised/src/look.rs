@@ -9,7 +9,6 @@ use crate::discover::{Found, Known, Wanted, discover};
 use trimwise_linux::daemon::config::{Config, group_number};
 use trimwise_linux::host_root::HostRoot;
 
-/// The program's argument for this role.
 pub(crate) const COMMAND: &str = "look";
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -22,17 +21,15 @@ pub(crate) enum Ask {
 
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Answer {
-    /// Answer to [`Ask::Discover`]: the result of the look, or the error. `None` if nothing has changed.
     Found(Result<Option<Found>, String>),
-    /// Answer to [`Ask::Configure`]: a valid configuration, or all its errors.
     Configured(Result<Texts, String>),
 }
 
-/// Texts of a valid configuration, with the group that they name.
+/// The texts of a valid configuration.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Texts {
     pub texts: Vec<(PathBuf, String)>,
-    /// Id of the group, if the configuration names one that exists on the host.
+    /// Id of the group that the texts name, if it exists on the host.
     pub group: Option<u32>,
 }
 

@@ -14,7 +14,7 @@ use trimwise::live::{Cut, Facts, Failed, Known, LiveHost, Order, Reason, Trimmed
 use trimwise::units::{Bytes, SimDuration, SimTime};
 
 pub(crate) use self::job::{Doing, Idle, Job};
-use crate::discover::Candidate;
+use crate::candidate::Candidate;
 use crate::helper::{self, Answer, Probed, Request, Task};
 use crate::history::History;
 use crate::journal::{Journal, Noted};
@@ -205,14 +205,12 @@ impl Managed {
         self.job.as_ref().map(Job::waits)
     }
 
-    /// Reads the helper's output.
     pub(crate) fn receive(&mut self, left: &mut Left) {
         if let Some(job) = &mut self.job {
             job.hear(left);
         }
     }
 
-    /// Returns true if a helper's answer has been received whole.
     pub(crate) fn is_answered(&self) -> bool {
         self.job.as_ref().is_some_and(Job::is_complete)
     }

@@ -33,7 +33,7 @@ pub struct Whole {
 
 const BUILD_INFO: (&str, &str) = ("build_info", "The version, as a label.");
 
-/// Returns the first line of every [`render`]ed text, by which a metrics file is known.
+/// Returns the first line of every [`render`]ed text, which identifies a metrics file as ours.
 pub fn first_line() -> String {
     format!("# HELP trimwise_{} {}", BUILD_INFO.0, BUILD_INFO.1)
 }
@@ -78,7 +78,7 @@ pub fn render<'a>(whole: Whole, seen: impl Iterator<Item = Seen<'a>>) -> String 
         }),
     ];
     let mut text = String::new();
-    // Writing to a text cannot fail.
+    // Writing to a string cannot fail.
     let head = |text: &mut String, name: &str, kind: &str, help: &str| {
         let _ = writeln!(text, "# HELP trimwise_{name} {help}\n# TYPE trimwise_{name} {kind}");
     };

@@ -12,17 +12,13 @@ use thiserror::Error;
 use trimwise_linux::daemon::config::DEFAULT_FILE;
 use trimwise_linux::host_root::HostRoot;
 
-/// Files and folders of a daemon.
 #[derive(Clone, Debug)]
 pub struct Places {
-    /// Path of the configuration file.
     pub config: PathBuf,
-    /// Folder of the state kept across restarts: the journal of mount options, the history, the knowledge of trimmed
-    /// space, pauses and the lock.
+    /// State kept across restarts: the journal of mount options, the history, the knowledge of trimmed space, pauses
+    /// and the lock.
     pub state: PathBuf,
-    /// Folder of the runtime files: the sockets.
     pub run: PathBuf,
-    /// Location of the host's own `/`.
     pub host: HostRoot,
 }
 
@@ -37,11 +33,8 @@ impl Default for Places {
     }
 }
 
-/// Reasons why a daemon cannot use its folders.
 #[derive(Debug, Error)]
-#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum PlacesError {
-    /// A folder or file cannot be created.
     #[error("{path}: {source}")]
     Io { path: PathBuf, source: io::Error },
     #[error("{path}: another trimwised uses it{pid}; expected one daemon for each state and each run folder")]
@@ -71,9 +64,6 @@ impl Places {
     }
 
     /// Creates the run folder and takes its lock: two daemons with one run folder would replace each other's sockets.
-    ///
-    /// # Errors
-    /// If another daemon has the lock, or the folder cannot be created.
     pub(crate) fn lock_run(&self) -> Result<File, PlacesError> {
         prepare(&self.run_lock(), 0o755)?;
         let held = hold(&self.run_lock())?;
@@ -107,10 +97,8 @@ impl Places {
     }
 }
 
-/// Creates the lock's folder, with this mode, and the lock, if they are missing.
-///
-/// # Errors
-/// If they cannot be created, or others can write to the folder.
+/// Creates the lock's folder, with this mode, and the lock, if they are missing. Fails if others can write to the
+/// folder.
 pub fn prepare(lock: &Path, mode: u32) -> Result<(), PlacesError> {
     let io = |source| PlacesError::Io { path: lock.to_owned(), source };
     lock.parent().map_or(Ok(()), |folder| make_folder(folder, mode))?;
@@ -124,9 +112,6 @@ pub fn prepare(lock: &Path, mode: u32) -> Result<(), PlacesError> {
 }
 
 /// Takes a lock, for as long as the file is open. Writes nothing, so a frozen disk cannot block it.
-///
-/// # Errors
-/// If another daemon has the lock, or it cannot be opened.
 pub fn hold(lock: &Path) -> Result<File, PlacesError> {
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
@@ -140,10 +125,6 @@ pub fn hold(lock: &Path) -> Result<File, PlacesError> {
     Err(PlacesError::Taken { path: lock.to_owned(), pid })
 }
 
-/// Writes the process id into a lock.
-///
-/// # Errors
-/// If the lock cannot be written.
 pub fn name(lock: &Path, process: u32) -> Result<(), PlacesError> {
     let io = |source| PlacesError::Io { path: lock.to_owned(), source };
     let mut options = OpenOptions::new();
@@ -163,12 +144,11 @@ fn has_lock(file: &File) -> bool {
     })
 }
 
-/// Creates a folder, or uses an existing one if no other user can write to it.
 fn make_folder(path: &Path, mode: u32) -> Result<(), PlacesError> {
     let io = |source| PlacesError::Io { path: path.to_owned(), source };
     if !path.exists() {
         fs::DirBuilder::new().mode(mode).recursive(true).create(path).map_err(io)?;
-        // Regardless of the umask.
+        // Set the mode regardless of the umask.
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(io)?;
     }
     let found = fs::symlink_metadata(path).map_err(io)?;

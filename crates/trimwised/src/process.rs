@@ -27,7 +27,6 @@ use trimwise_linux::ioctl::child::die_with_parent;
 /// Maximum length of the message with a descriptor, or in place of it.
 const MESSAGE_MAX: usize = 1 << 10;
 
-/// A child process, with unsent and unread data.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
@@ -38,9 +37,6 @@ pub struct Process {
 
 impl Process {
     /// Starts the program. The socket is its standard input and its standard output.
-    ///
-    /// # Errors
-    /// If no process can be started.
     pub fn start(program: &Path, arguments: &[&str]) -> io::Result<Self> {
         let (ours, theirs) = UnixStream::pair()?;
         ours.set_nonblocking(true)?;
@@ -49,9 +45,6 @@ impl Process {
     }
 
     /// Starts the program in a role, and sends it its only request.
-    ///
-    /// # Errors
-    /// If no process can be started.
     pub fn ask(program: &Path, role: &str, request: &impl Serialize) -> io::Result<Self> {
         let line = line(request)?;
         let mut process = Self::start(program, &[role])?;
@@ -59,7 +52,7 @@ impl Process {
         Ok(process)
     }
 
-    /// Sends `bytes`, now or when there is room: see [`Self::flush`].
+    /// Sends `bytes` now, or when there is room: see [`Self::flush`].
     pub fn send(&mut self, bytes: &[u8]) {
         self.to_send.extend(bytes);
         self.flush();
@@ -69,7 +62,7 @@ impl Process {
     pub fn flush(&mut self) {
         match write_ready(&mut self.stream, &self.to_send) {
             (sent, true) => drop(self.to_send.drain(..sent)),
-            // It has exited: its remaining output shows how.
+            // The process has exited; its remaining output shows how.
             (_, false) => self.to_send.clear(),
         }
     }
@@ -108,7 +101,7 @@ impl Process {
         }))
     }
 
-    /// Returns what it has written and nobody has taken.
+    /// Returns the output that was received and not yet taken.
     pub(crate) fn received(&self) -> &[u8] {
         &self.received
     }
@@ -135,7 +128,7 @@ impl Process {
         PollFd::new(&self.stream, PollFlags::IN | writing)
     }
 
-    /// Kills the process. A system call in progress still completes.
+    /// Kills the process. A system call in progress is not interrupted.
     pub fn kill(&mut self) {
         drop(self.child.kill());
     }
@@ -168,7 +161,7 @@ pub(crate) fn read_ready(from: &mut impl Read, into: &mut Vec<u8>, most: usize) 
     Ok(false)
 }
 
-/// Writes as many bytes as there is room for. Returns their number, and whether the other side still reads.
+/// Writes as many bytes as there is room for. Returns their number, and true if the other side still reads.
 pub(crate) fn write_ready(to: &mut impl Write, bytes: &[u8]) -> (usize, bool) {
     let mut sent = 0;
     while sent < bytes.len() {
@@ -183,9 +176,6 @@ pub(crate) fn write_ready(to: &mut impl Write, bytes: &[u8]) -> (usize, bool) {
 }
 
 /// Encodes a message between the daemon and its processes as a line of JSON.
-///
-/// # Errors
-/// If the message cannot be written as JSON.
 pub(crate) fn line(message: &impl Serialize) -> io::Result<Vec<u8>> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
@@ -193,9 +183,6 @@ pub(crate) fn line(message: &impl Serialize) -> io::Result<Vec<u8>> {
 }
 
 /// Receives the request of [`Process::ask`], in the process that was asked.
-///
-/// # Errors
-/// If there is no request.
 pub(crate) fn asked<T: DeserializeOwned>() -> io::Result<T> {
     let mut line = String::new();
     io::stdin().lock().read_line(&mut line)?;
@@ -203,9 +190,6 @@ pub(crate) fn asked<T: DeserializeOwned>() -> io::Result<T> {
 }
 
 /// Sends an opened descriptor to [`Process::receive_opened`], or the reason why there is none.
-///
-/// # Errors
-/// If the message cannot be sent.
 pub(crate) fn send_opened(opened: Result<BorrowedFd<'_>, String>) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -223,9 +207,6 @@ pub(crate) fn send_opened(opened: Result<BorrowedFd<'_>, String>) -> io::Result<
 }
 
 /// Starts the program with this socket as its standard input and output.
-///
-/// # Errors
-/// If no process can be started.
 pub fn spawn(program: &Path, arguments: &[&str], socket: OwnedFd, stderr: Stdio) -> io::Result<Child> {
     let mut command = Command::new(program);
     command.args(arguments).stdin(socket.try_clone()?).stdout(socket).stderr(stderr).current_dir("/");

@@ -16,7 +16,7 @@ pub struct Saving {
     wanted: u64,
     asked: Option<u64>,
     saved: u64,
-    /// The version that could not be written, and the reason. The text follows the file's name.
+    /// The version that could not be written, and the reason. The text follows the file's name in a message.
     failed: Option<(u64, String)>,
     retry_at: Option<Instant>,
 }
@@ -82,9 +82,8 @@ impl Saving {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Loaded<T> {
-    /// Contents of the file; `None` if it could not be read now.
+    /// `None` if the file could not be read now.
     pub value: Option<T>,
-    /// Description of the problem, without a full stop.
     pub problem: Option<String>,
 }
 

@@ -26,12 +26,11 @@ use serde::{Deserialize, Serialize};
 use trimwise_linux::block_device::parse_stat;
 use trimwise_linux::mount::mount_id;
 
-/// The program's argument for this role.
 pub(crate) const COMMAND: &str = "sample";
 
 /// Maximum number of threads that may hang at a time. Beyond it, the rest wait until one returns.
 const HANGING_MAX: usize = 64;
-/// A thread without progress for this long is considered hanging; a device that is merely slow responds sooner.
+/// A thread without progress for this long counts as hanging; a device that is merely slow responds sooner.
 const GRACE: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 /// Seconds without a change after which a file system counts as quiet.
 const QUIET_S: u64 = 30;
@@ -68,23 +67,16 @@ pub enum Ask {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "[u64; 9]", into = "[u64; 9]")]
 pub struct Sensed {
-    /// Bytes in use on the file system.
     pub used: u64,
-    /// Size of the file system in bytes.
     pub total: u64,
-    /// Number of reads and writes completed.
     pub done: u64,
     /// Total time of these reads and writes, in milliseconds.
     pub took_ms: u64,
     /// Time during which there were some, in milliseconds; of several devices, the sum.
     pub busy_ms: u64,
-    /// Bytes read and written.
     pub moved: u64,
-    /// Number of requests in flight.
     pub in_flight: u64,
-    /// Bytes written to the first device.
     pub written: u64,
-    /// Number of discards completed.
     pub discards: u64,
 }
 
@@ -108,8 +100,8 @@ pub struct Seen {
     pub gone: Vec<Key>,
     /// File systems that hang, by the number of seconds.
     pub hanging: BTreeMap<u64, Vec<Key>>,
-    /// The limit on descriptors, if it is too small to keep the count files of all devices open; some are then opened
-    /// each time.
+    /// The limit on descriptors, if it is too small to keep the count files of all devices open. The rest are then
+    /// opened for each sample.
     pub descriptors_short: Option<u64>,
     /// Share of the last 10 s in which some task waited for I/O, in thousandths.
     pub pressure_permille: u64,
@@ -239,7 +231,7 @@ struct Round {
     seats: Vec<Arc<Seat>>,
     next: AtomicUsize,
     unfinished: AtomicUsize,
-    /// 1 once all have been sampled. A futex: a channel would read the clock several times.
+    /// Set to 1 once all have been sampled. A futex: a channel would read the clock several times.
     done: AtomicU32,
 }
 
@@ -259,7 +251,7 @@ struct Taken {
     seat: Arc<Seat>,
     told: Option<Sensed>,
     quiet_s: u64,
-    /// When it was first found to hang.
+    /// The instant at which the file system was first found to hang.
     hangs_since: Option<Instant>,
 }
 
@@ -273,7 +265,7 @@ pub struct Sampler {
     passed_s: u64,
     descriptors_short: Option<u64>,
     runner: Option<Sender<Arc<Round>>>,
-    /// The last comparison of the list of mounts: when, in seconds of the rounds, and its hash.
+    /// Time of the last comparison of the list of mounts, in seconds of the rounds, and the hash of the list.
     compared: Option<(u64, u64)>,
 }
 
@@ -411,7 +403,7 @@ fn runner(round: &Arc<Round>) -> Option<Sender<Arc<Round>>> {
         drop(first);
         rounds.iter().for_each(|round| round.run());
     };
-    // Its stack only holds one line of a file.
+    // The stack only holds one line of a file.
     std::thread::Builder::new().stack_size(64 << 10).spawn(run).ok().map(|_| sender)
 }
 

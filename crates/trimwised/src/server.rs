@@ -25,7 +25,7 @@ const OF_ONE_MAX: usize = 4;
 /// Maximum number of connections accepted in one turn, refused ones included. Then the status socket rests, so that a
 /// flood of connections takes neither the loop nor a processor.
 const ACCEPTED_MAX: usize = 32;
-/// What a connection's turn costs at least: the loop around it does more than the connection asks for.
+/// Minimum cost charged for a connection's turn: the loop around it does more than the connection asks for.
 const TURN_COST: Duration = Duration::from_millis(1);
 /// Time after which a turn of a user other than root ends, between two requests.
 const TURN_MAX: Duration = Duration::from_millis(1);
@@ -42,7 +42,6 @@ const USER_SHARE: u32 = 20;
 
 struct Connection {
     stream: UnixStream,
-    /// The user's id; `None` if the kernel does not report it.
     user: Option<u32>,
     commands: bool,
     read: Vec<u8>,
@@ -81,10 +80,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Opens the sockets, replacing those of another server or of a killed daemon.
-    ///
-    /// # Errors
-    /// If they cannot be created; nothing has changed then.
+    /// Opens the sockets, replacing those of another server or of a killed daemon. On failure nothing has changed.
     pub fn open(control: &Path, status: Option<&Path>, group: Option<u32>) -> io::Result<Self> {
         let control = Bound::for_group(control, group)?;
         let status = status.map(|path| Bound::under_temporary_name(path, 0o666)).transpose()?;
@@ -148,7 +144,7 @@ impl Server {
             connection.send();
             connection.receive();
             for _ in 0..TURN {
-                // The share of what it costs is known only afterwards, so one request at a time.
+                // A request's cost is known only afterwards, so process one at a time.
                 let is_over = !connection.is_root() && begun.elapsed() >= TURN_MAX;
                 if is_over || (unread > UNREAD_MAX && !connection.is_root()) {
                     break;
@@ -187,7 +183,7 @@ impl Server {
     /// Returns the time until the next request can be processed, if requests or connections are left after their turn.
     pub(crate) fn work_in(&self, now: Instant) -> Option<Duration> {
         let is_full = self.unread() > UNREAD_MAX;
-        // One that rests is not polled, so it may have sent something.
+        // A resting connection is not polled, so it may have sent something.
         let has_work = |one: &&Connection| {
             one.awaits.is_none()
                 && (one.has_work() || !self.rests(one, now).is_zero())
@@ -199,12 +195,11 @@ impl Server {
         working.map(wait).chain(rest).min()
     }
 
-    /// Returns the time for which a connection is left alone, because its user's share is used up.
+    /// Returns how long a connection must rest because its user's share is used up.
     fn rests(&self, one: &Connection, now: Instant) -> Duration {
         if one.is_root() { Duration::ZERO } else { self.shares.wait(one.user, now) }
     }
 
-    /// Returns true if there is nothing to do until a socket is ready.
     pub fn is_idle(&self) -> bool {
         self.connections.is_empty() && self.rests_until.is_none()
     }
@@ -328,7 +323,7 @@ impl Connection {
             self.last = Instant::now();
         }
         if !is_there {
-            // Drop its responses and requests.
+            // Drop the client's responses and requests.
             self.ended = true;
             self.to_write.clear();
             self.read.clear();
@@ -345,9 +340,6 @@ struct Bound {
 
 /// Listens on a socket for root and a group, replacing one that nobody listens on any more; with `is_ours`, the daemon's
 /// own.
-///
-/// # Errors
-/// If another process listens there, or the socket cannot be created; nothing has changed then.
 pub fn listen(path: &Path, group: Option<u32>, is_ours: bool) -> io::Result<UnixListener> {
     if !is_ours && is_socket(path) && is_listening(path) {
         return Err(io::Error::other(format!("another process listens on {}", path.display())));
@@ -355,7 +347,6 @@ pub fn listen(path: &Path, group: Option<u32>, is_ours: bool) -> io::Result<Unix
     Bound::for_group(path, group)?.in_place()
 }
 
-/// Returns true if a process listens on this socket.
 fn is_listening(path: &Path) -> bool {
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -366,12 +357,11 @@ fn is_listening(path: &Path) -> bool {
     matches!(asked, Ok(()) | Err(Errno::AGAIN | Errno::PROTOTYPE))
 }
 
-/// Returns true if there is a socket at this path, not a link to one.
 pub(crate) fn is_socket(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
 }
 
-/// Nothing but a socket is replaced.
+/// Only sockets are replaced.
 fn expect_socket(path: &Path) -> io::Result<()> {
     if is_socket(path) || fs::symlink_metadata(path).is_err() {
         return Ok(());

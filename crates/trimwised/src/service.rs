@@ -55,16 +55,13 @@ const KEEP_EVERY: Duration = Duration::from_secs(300);
 /// Time to wait for a killed helper before abandoning it.
 const END_MAX: Duration = Duration::from_secs(1);
 
-/// Options of a daemon.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Files and folders of the daemon.
     pub places: Places,
     /// Look and decide, but change nothing.
     pub dry_run: bool,
     /// Trim everything untrimmed on every managed file system, and exit.
     pub once: bool,
-    /// Path of this program, which is also the helper.
     pub program: PathBuf,
     /// Time limit for a helper: [`PATIENCE`], except in tests.
     pub patience: Duration,
@@ -73,20 +70,14 @@ pub struct Options {
 /// Default time limit for a helper: longer than any slice takes on a working device.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Reasons why a daemon stops with an error.
 #[derive(Debug, Error)]
-#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum ServiceError {
-    /// The configuration is invalid.
     #[error("{0}")]
     Config(#[from] ConfigErrors),
-    /// The folders cannot be used.
     #[error(transparent)]
     Places(#[from] PlacesError),
-    /// The state folder is unsuitable.
     #[error("{0}")]
     State(String),
-    /// A system call that the daemon needs failed.
     #[error("{what}: {source}")]
     Io { what: String, source: io::Error },
     #[error(
@@ -94,7 +85,6 @@ pub enum ServiceError {
          --dry-run"
     )]
     NotPermitted,
-    /// Not everything could be trimmed, in a run with `once`.
     #[error("not trimmed: {0}")]
     NotTrimmed(String),
 }
@@ -118,7 +108,7 @@ struct Service {
     journal: Journal,
     state: State,
     restoring: Vec<Restoring>,
-    /// File systems whose options wait for a free helper.
+    /// File systems whose options are restored once a helper is free.
     restoring_later: BTreeSet<(u32, u32)>,
     unrestorable: Vec<Change>,
     history: History,
@@ -127,7 +117,6 @@ struct Service {
     metrics: Vec<Endpoint>,
     watching: Watching,
     looking: Looking,
-    /// Requests that wait until a new configuration is in effect.
     reloading: Vec<u64>,
     is_ending: bool,
     notify: Notify,
@@ -144,9 +133,6 @@ struct Service {
 }
 
 /// Runs a daemon until it is told to stop.
-///
-/// # Errors
-/// If the daemon cannot start; with `once` also if something was not trimmed.
 pub fn run(options: Options) -> Result<(), ServiceError> {
     let config = Config::load(&options.places.config)?;
     let may_trim = capabilities(None).is_ok_and(|held| held.effective.contains(CapabilitySet::SYS_ADMIN));
@@ -182,7 +168,7 @@ impl Service {
         let metrics: Vec<_> = configured::addresses(&config, group).into_iter().map(open).collect();
         metrics.iter().filter_map(Endpoint::problem).for_each(warn);
         let mut service = Self {
-            // The last step that may fail: an existing socket means that the daemon is listening.
+            // This is the last step that may fail: an existing socket means that the daemon is listening.
             server: Some(configured::open_server(places, &config, group)?),
             metrics,
             watching: Watching::default(),
@@ -271,7 +257,7 @@ impl Service {
             let now = Instant::now();
             self.woke_at = now;
             let is_sample_due = self.is_sample_due(now);
-            // Answers are received whole before the tracepoints are read: by then, each of their failed discards is there.
+            // Receive answers whole before reading the tracepoints: by then, each of their failed discards is there.
             self.managed.values_mut().for_each(|one| one.receive(&mut self.left));
             if events.frees || is_sample_due || self.managed.values().any(Managed::is_answered) {
                 self.hear_frees();
@@ -415,7 +401,7 @@ impl Service {
         self.notify.tell("STOPPING=1");
         self.is_ending = true;
         self.managed.values_mut().for_each(Managed::kill);
-        // For all of them together, so as not to exceed a service manager's timeout.
+        // One deadline for all of them, so as not to exceed a service manager's timeout.
         let until = Instant::now() + END_MAX;
         self.managed.values_mut().for_each(|one| one.stop(&mut self.left, until));
         for one in self.managed.values_mut() {

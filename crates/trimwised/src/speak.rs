@@ -16,7 +16,6 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, 
 use crate::process::{Left, spawn};
 use trimwise_linux::text::is_unprintable;
 
-/// The program's argument for this role.
 pub(crate) const COMMAND: &str = "speak";
 
 /// Maximum length of a line in bytes, which fits into a packet of the socket.
@@ -93,7 +92,7 @@ pub fn log(text: &str) {
     say(6, text);
 }
 
-/// Logs a warning, which `journalctl -p warning` shows.
+/// Logs a warning: `journalctl -p warning` shows it.
 pub(crate) fn warn(text: &str) {
     say(4, text);
 }
@@ -120,9 +119,6 @@ pub fn say(priority: u8, text: &str) {
 }
 
 /// Runs the worker: writes line after line until the daemon closes the socket.
-///
-/// # Errors
-/// If the socket cannot be read.
 pub fn serve() -> io::Result<()> {
     let mut buffer = vec![0; LINE_MAX + 1];
     loop {

@@ -33,7 +33,7 @@ pub struct Worker<T> {
     asked: VecDeque<T>,
     /// Time of the last response, or of a request while idle.
     heard_at: Instant,
-    /// True if nothing has come from it, as far as the last poll showed.
+    /// True if the last poll found no output.
     is_silent: bool,
 }
 
@@ -60,18 +60,12 @@ impl<T> Worker<T> {
         }
     }
 
-    /// Sends a request. `tag` is returned with the response.
-    ///
-    /// # Errors
-    /// If the request cannot be sent now, with a description.
+    /// Sends a request. `tag` is returned with the response. The error says why it cannot be sent now.
     pub fn ask(&mut self, tag: T, request: &impl Serialize) -> Result<(), String> {
         self.ask_at(Instant::now(), tag, request)
     }
 
-    /// Sends a request as [`Self::ask`] does, at this instant.
-    ///
-    /// # Errors
-    /// As there.
+    /// Like [`Self::ask`], at this instant.
     pub fn ask_at(&mut self, now: Instant, tag: T, request: &impl Serialize) -> Result<(), String> {
         if self.asked.len() >= QUEUE_MAX {
             return Err("too many requests are waiting for it".to_owned());
@@ -114,7 +108,7 @@ impl<T> Worker<T> {
         }
     }
 
-    /// Takes over what poll found, if this worker was polled: the next of `ready`.
+    /// Notes if poll found output, in case this worker was polled: the next of `ready`.
     pub fn polled(&mut self, ready: &mut impl Iterator<Item = bool>) {
         self.is_silent = self.waits().is_some() && !ready.next().unwrap_or(true);
     }
@@ -173,9 +167,6 @@ impl<T> Worker<T> {
 }
 
 /// Runs the worker's side: responds to requests until its input is closed.
-///
-/// # Errors
-/// If a request cannot be parsed, or the response cannot be written.
 pub fn serve<Q: DeserializeOwned, R: Serialize>(mut answer: impl FnMut(Q) -> R) -> io::Result<()> {
     let mut input = io::stdin().lock();
     let mut output = io::stdout().lock();

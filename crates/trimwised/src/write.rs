@@ -18,7 +18,6 @@ use crate::saving::Loaded;
 use crate::server::is_socket;
 use trimwise_linux::files::replace;
 
-/// The program's argument for this role.
 pub(crate) const COMMAND: &str = "write";
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -37,7 +36,7 @@ pub enum Ask {
         text: String,
         mode: u32,
     },
-    /// Replace a file that begins with this line, and no other.
+    /// Replace a file that begins with this line, but no other.
     ReplaceOurs {
         path: PathBuf,
         text: String,
@@ -52,7 +51,6 @@ pub enum Ask {
         mount: PathBuf,
         limit: u32,
     },
-    /// Remove sockets.
     Remove {
         paths: Vec<PathBuf>,
     },
@@ -73,7 +71,7 @@ pub struct Failure {
 
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Done {
-    /// Response to [`Ask::Prepare`]: device and inode of the folder.
+    /// Device and inode of the folder.
     Prepared(u64, u64),
     Loaded(State),
     Past(Vec<Entry>),
@@ -92,7 +90,7 @@ pub fn answer(ask: Ask) -> Result<Done, Failure> {
         }
         Ask::Load { state, boot, process } => {
             let places = Places { state, ..Places::default() };
-            // Fails on a full disk; then the lock does not name its process.
+            // On a full disk this fails; the lock then does not name its process.
             drop(places::name(&places.state_lock(), process));
             Ok(Done::Loaded(State {
                 journal: journal::read(&places.journal(), &boot),

@@ -84,7 +84,7 @@ fn negotiate(shared: &Shared, reader: &mut impl Read, mut stream: &Stream) -> io
                 let mut about = Vec::from(0_u16.to_be_bytes());
                 about.extend(&export);
                 answer(OptionAnswer::Info, &about)?;
-                // A client that does not ask for it must keep to 512 bytes anyway: that is what disks have.
+                // A client that does not ask for block sizes must keep to 512 bytes anyway, since disks have that size.
                 let mut sizes = Vec::from(BLOCK_SIZE.to_be_bytes());
                 for bytes in [SECTOR_BYTES as u32, UNIT_BYTES as u32, DATA_BYTES_MAX] {
                     sizes.extend(bytes.to_be_bytes());
@@ -128,7 +128,7 @@ impl Replies {
     }
 }
 
-/// Cost of a reply in addition to its data, so that the number of replies is bounded too.
+/// Added to the data of a reply when its cost is counted, so that the number of replies is bounded too.
 const REPLY_OVERHEAD_BYTES: usize = 4096;
 
 fn transmit(shared: &Shared, reader: &mut impl Read, stream: &Arc<Stream>) -> io::Result<()> {
@@ -196,7 +196,7 @@ fn perform(
     let (offset, length) = (request.offset_bytes, Bytes(request.length_bytes.into()));
     let beyond = offset.checked_add(length.0).is_none_or(|end| end > drive.size().0);
     if beyond && matches!(request.command, Command::Write | Command::WriteZeroes { .. }) {
-        // As the protocol says: beyond the end there is no space.
+        // The protocol asks for this error: beyond the end there is no space.
         return refuse(Errno::NOSPC);
     }
     let done = match request.command {

@@ -26,13 +26,11 @@ pub const OPTION_BYTES_MAX: u32 = 8192;
 /// Longest read or write; larger ones are refused.
 pub const DATA_BYTES_MAX: u32 = 32 << 20;
 
-/// Invalid messages, which end the connection.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum ProtocolError {
     /// A magic number is missing, so the client does not speak NBD.
     #[error("not an NBD client: found {0:#x} instead of a magic number")]
     Magic(u64),
-    /// Data longer than any sensible message.
     #[error("{0} bytes of data; expected fewer")]
     TooLong(u32),
 }
@@ -49,36 +47,30 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_be_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }
 
-/// The option that a client requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptionKind {
     /// NBD_OPT_EXPORT_NAME: use this export at once; there is no answer if it does not exist.
     ExportName,
-    /// NBD_OPT_ABORT: end the negotiation.
+    /// NBD_OPT_ABORT.
     Abort,
-    /// NBD_OPT_LIST: list the exports.
+    /// NBD_OPT_LIST.
     List,
-    /// NBD_OPT_INFO: describe this export.
+    /// NBD_OPT_INFO.
     Info,
     /// NBD_OPT_GO: describe this export, then use it.
     Go,
-    /// An option that this server does not know.
     Other,
 }
 
-/// The head of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OptionHead {
-    /// Number of the option, which the reply repeats.
+    /// The option's number, which the reply repeats.
     pub number: u32,
-    /// Kind of the option.
     pub kind: OptionKind,
-    /// Length of the option's data.
     pub data_bytes: u32,
 }
 
 impl OptionHead {
-    /// Parses an option's head.
     pub fn parse(bytes: &[u8; OPTION_HEAD_BYTES]) -> Result<Self, ProtocolError> {
         let magic = u64_at(bytes, 0).unwrap_or_default();
         if magic != OPTION_MAGIC {
@@ -104,7 +96,6 @@ impl OptionHead {
 /// The data of NBD_OPT_INFO and NBD_OPT_GO.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted<'a> {
-    /// Name of the export.
     pub export: &'a [u8],
     /// Requested information: numbers of NBD_INFO.
     pub information: Vec<u16>,
@@ -126,11 +117,10 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// Kinds of replies to an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum OptionAnswer {
-    /// NBD_REP_ACK: the option succeeded.
+    /// NBD_REP_ACK.
     Ack = 1,
     /// NBD_REP_SERVER: name of an export.
     Server = 2,
@@ -144,7 +134,6 @@ pub enum OptionAnswer {
     Unknown = (1 << 31) + 6,
 }
 
-/// Encodes a reply to an option.
 pub fn option_answer(option: u32, answer: OptionAnswer, data: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(20 + data.len());
     bytes.extend(OPTION_REPLY_MAGIC.to_be_bytes());
@@ -156,7 +145,6 @@ pub fn option_answer(option: u32, answer: OptionAnswer, data: &[u8]) -> Vec<u8> 
 }
 
 pub(crate) mod export_flags {
-    /// The flags are valid.
     pub(crate) const HAS_FLAGS: u16 = 1;
     pub(crate) const SEND_FLUSH: u16 = 1 << 2;
     pub(crate) const SEND_FUA: u16 = 1 << 3;
@@ -166,10 +154,8 @@ pub(crate) mod export_flags {
     pub(crate) const CAN_MULTI_CONN: u16 = 1 << 8;
 }
 
-/// A command in a client's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Read a range.
     Read,
     /// Write; the data follow.
     Write,
@@ -177,39 +163,28 @@ pub enum Command {
     Disconnect,
     /// Make all completed writes survive a power loss.
     Flush,
-    /// Discard a range that is no longer needed.
     Trim,
-    /// Make a range read as zeros.
     WriteZeroes {
         /// True if the drive may trim the range for it.
         may_unmap: bool,
     },
-    /// A command that was not offered, with its number.
     Other(u16),
 }
 
-/// A client's request in the transmission phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Command of the request.
     pub command: Command,
     /// True if the data must survive a power loss once the request is complete (FUA).
     pub fua: bool,
-    /// True if the request has a flag that was not offered.
     pub unknown_flags: bool,
     /// The client's identifier for the request.
     pub cookie: u64,
-    /// Start of the range, in bytes.
     pub offset_bytes: u64,
-    /// Length of the range, in bytes.
     pub length_bytes: u32,
 }
 
 impl Request {
-    /// Parses the head of a request.
-    ///
-    /// # Errors
-    /// If the bytes are not a request, or its data would be too long to skip.
+    /// Parses the head of a request. Its data must not be too long to skip.
     pub fn parse(bytes: &[u8; REQUEST_BYTES]) -> Result<Self, ProtocolError> {
         const FUA: u16 = 1;
         const NO_HOLE: u16 = 2;

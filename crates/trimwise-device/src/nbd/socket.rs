@@ -1,5 +1,3 @@
-//! Addresses of a server, and the two kinds of sockets.
-
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -16,16 +14,13 @@ use super::LOOK_EVERY;
 
 const NEGOTIATION_MAX: Duration = Duration::from_secs(10);
 
-/// An address that a server listens on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// Path of a socket in the file system.
     Unix(PathBuf),
     /// Address and port. NBD has no password: anyone who can connect can read and write.
     Tcp(SocketAddr),
 }
 
-/// An address that is neither `unix:` nor `tcp:`.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("'{given}' is not an address; expected unix:PATH or tcp:ADDRESS:PORT, such as tcp:127.0.0.1:10809")]
 pub struct AddressError {
@@ -80,7 +75,7 @@ pub(super) enum Listener {
 
 /// Source of clients; a test counts its calls.
 pub(super) trait Incoming {
-    /// Waits for a client, but no longer than [`LOOK_EVERY`]. Returns true if there is one.
+    /// Waits for a client, at most for [`LOOK_EVERY`]. Returns true if there is one.
     fn wait(&self) -> bool;
     fn accept(&self) -> io::Result<Stream>;
 }

@@ -1,5 +1,3 @@
-//! Errors about devices and their names.
-
 use std::path::PathBuf;
 
 use thiserror::Error;
@@ -7,9 +5,7 @@ use trimwise_linux::path_error::PathError;
 
 use super::{NAME_BYTES_MAX, PATIENCE, SOCKET_PATH_BYTES_MAX};
 
-/// Reasons why an operation on a device failed.
 #[derive(Debug, Error)]
-#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum RegistryError {
     #[error(
         "'{name}' is not a device name; expected at most {NAME_BYTES_MAX} letters, digits, '.', '-', '_', '@' or '+', \
@@ -28,7 +24,6 @@ pub enum RegistryError {
         "{path}: {bytes} bytes are too long for the path of a socket; expected at most {SOCKET_PATH_BYTES_MAX}"
     )]
     LongPath { path: PathBuf, bytes: usize },
-    /// A file or folder could not be read or created.
     #[error(transparent)]
     Io(#[from] PathError),
 }

@@ -1,5 +1,3 @@
-//! A registered device, from the point of view of its own server.
-
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::AsFd;
@@ -16,14 +14,12 @@ use trimwise_linux::path_error::at;
 use super::{Record, RegistryError, Status, mounted_in, remove};
 use crate::EmulatedDrive;
 
-/// A name held by this process. Dropping it removes the folder.
 #[derive(Debug)]
 pub struct Registered {
     name: String,
     folder: PathBuf,
     lock: File,
     waiting: Arc<Mutex<Vec<UnixStream>>>,
-    /// True if the folder is gone, so that another device may have the name.
     ended: bool,
 }
 
@@ -49,12 +45,10 @@ impl Registered {
         &self.name
     }
 
-    /// Returns the path at which a drive's file can be mounted.
     pub fn mount_point(&self) -> PathBuf {
         mounted_in(&self.folder)
     }
 
-    /// Writes the device's record.
     pub fn record(&self, record: &Record) -> Result<(), RegistryError> {
         let path = self.folder.join("record.json");
         let text = serde_json::to_string_pretty(record).map_err(io::Error::from);
@@ -74,7 +68,7 @@ impl Registered {
             for stream in listener.incoming() {
                 // A silent client blocks the others for at most this long.
                 let Ok(mut stream) = stream else {
-                    // There are no descriptors left, and the socket stays ready.
+                    // Accept fails if there are no descriptors left; the socket then stays ready.
                     std::thread::sleep(Duration::from_millis(50));
                     continue;
                 };

@@ -1,4 +1,4 @@
-//! Erasing, TRIM, and how long TRIM takes.
+//! Erase, TRIM, and the duration of TRIM.
 
 use trimwise::block::{BlockDevice, BlockError, Operation};
 use trimwise::units::{Bytes, SimDuration, UNIT_BYTES, UnitRange};
@@ -10,13 +10,12 @@ use super::streams::INTERVAL;
 use super::{Bench, Findings, Found, Measured};
 use crate::plot::{Axis, Plot, PlotKind, Point, Series};
 
-/// The largest range whose latency is measured; each range is four times the one before it.
+/// The largest range whose latency is measured; each range is four times the previous one.
 const RANGE_MOST: Bytes = Bytes::gib(1);
-/// Number of TRIMs for sizes up to 16 MiB, and for larger ones.
+/// Number of TRIMs for sizes up to [`SMALL`], and for larger ones.
 const TRIMS: (u64, u64) = (8, 3);
-/// Up to this size a range counts as small.
 const SMALL: Bytes = Bytes::mib(16);
-/// Random writes at a time during a TRIM under load.
+/// Queue depth of the random writes during a TRIM under load.
 const LOAD_DEPTH: u32 = 8;
 const BETWEEN: u32 = 64;
 
@@ -44,8 +43,8 @@ impl<D: BlockDevice> Bench<'_, D> {
         Ok(took)
     }
 
-    /// TRIMs of freshly written ranges in the first half of the region; the concurrent load is random writes to the
-    /// second half.
+    /// Trims freshly written ranges in the first half of the region; the concurrent load is random writes to the second
+    /// half.
     pub(super) async fn trim_latency(&mut self) -> Result<Found, BlockError> {
         let half = self.region.units / 2;
         let trimmed = UnitRange::new(self.region.start, half);

@@ -1,8 +1,8 @@
 //! Loads: streams of reads and writes, each at a queue depth, for a time or up to an amount.
 //!
-//! One loop in one task keeps the queues of all streams full: it submits what the depths allow, waits for a completion,
-//! records it, and submits the next transfer of that stream. A run ends when the first stream reaches its time or
-//! amount; the others (a background load) end with it. What is under way by then still completes and counts.
+//! One loop in one task keeps the queues of all streams full: it submits as much as the depths allow, waits for a
+//! completion, records it, and submits the next transfer of that stream. A run ends when the first stream reaches its
+//! time or amount; the others (a background load) end with it. What is under way by then still completes and counts.
 
 use hdrhistogram::Histogram;
 use rand_core::Rng;
@@ -35,12 +35,12 @@ enum Kind {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// After the last one; at the end, from the beginning again.
+    /// Each transfer follows the last one; at the end, from the beginning again.
     Sequential,
     Random,
 }
 
-/// When a stream has done enough: the limit reached first counts.
+/// End of a stream. The limit that is reached first counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
     pub time: Option<SimDuration>,
@@ -64,12 +64,12 @@ pub struct Stream {
     pub action: Action,
     pub order: Order,
     pub area: UnitRange,
-    /// The size of a transfer: whole units, or a part of one that divides it.
+    /// Size of a transfer: whole units, or a part of one that divides it.
     pub transfer: Bytes,
     pub depth: u32,
-    /// Transfers of other streams that must complete before each of its own; 0 means that it does not wait for them.
+    /// Transfers of other streams that must complete before each of this stream's; 0 means that it does not wait.
     pub pace: u32,
-    /// Its limit; a run ends with the first stream that reaches one.
+    /// A run ends with the first stream that reaches its limit.
     pub limit: Limit,
 }
 
@@ -94,7 +94,7 @@ impl Tally {
         self.latency.get_or_insert_with(latencies).saturating_record(latency.as_nanos().max(1));
     }
 
-    /// Summarises their latency; `None` if there were none.
+    /// Summarises the latencies; `None` if there were no transfers.
     pub fn latency(&self) -> Option<LatencySummary> {
         self.latency.as_ref().map(|histogram| LatencySummary {
             count: histogram.len(),
@@ -124,12 +124,11 @@ fn latencies() -> Histogram<u64> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Intervals {
     pub length: SimDuration,
-    /// Bytes completed in each; the last interval may be cut short by the end.
+    /// The last interval may be cut short by the end.
     pub bytes: Vec<u64>,
 }
 
 impl Intervals {
-    /// Maximum number kept.
     const MAX: usize = 4096;
 
     pub(super) fn new(length: SimDuration) -> Self {
@@ -137,7 +136,7 @@ impl Intervals {
     }
 
     pub(super) fn add(&mut self, after: SimDuration, bytes: u64) {
-        // What completes at the end of an interval belongs to it.
+        // Completions at the end of an interval belong to it.
         let index = |length: SimDuration| after.as_nanos().saturating_sub(1) / length.as_nanos();
         while index(self.length) >= Self::MAX as u64 {
             self.bytes = self.bytes.chunks(2).map(|pair| pair.iter().sum()).collect();
@@ -178,7 +177,6 @@ impl Done {
         self.reads.operations + self.writes.operations
     }
 
-    /// Returns megabytes (of 1,000,000 bytes) per second.
     pub fn mb_per_s(&self) -> f64 {
         per_second(self.bytes().0 as f64 / 1e6, self.elapsed)
     }
@@ -208,10 +206,10 @@ struct Running {
     area_sectors: u64,
     at: u64,
     submitted_bytes: u64,
-    /// Sectors and kind of what is under way, by slot.
+    /// Sectors and kind of the transfers in flight, by slot.
     transfers: Vec<(u32, Kind)>,
     vacant: Vec<u32>,
-    /// Transfers of other streams since its own last one.
+    /// Transfers of other streams since this stream's last one.
     waited: u32,
     ended: bool,
     done: Done,
@@ -239,7 +237,7 @@ impl Running {
         }
     }
 
-    /// Whether it has more to submit; once false, it stays false.
+    /// Returns true if the stream has more to submit; once false, it stays false.
     fn wants_more(&mut self, elapsed: SimDuration) -> bool {
         let Limit { time, bytes } = self.stream.limit;
         self.ended |= self.area_sectors == 0
@@ -251,7 +249,7 @@ impl Running {
     fn next(&mut self, rng: &mut Xoshiro256PlusPlus) -> SectorRange {
         let (first, sectors) = match self.stream.order {
             Order::Sequential => {
-                // The last transfer of the area ends with it, and the last of an amount with that.
+                // The last transfer of the area ends with the area, and the last of an amount with the amount.
                 let left = match self.stream.limit.bytes {
                     Some(most) => (most.0 - self.submitted_bytes).div_ceil(SECTOR_BYTES),
                     None => u64::MAX,
@@ -282,7 +280,7 @@ impl Running {
         }
     }
 
-    /// Returns how much of its limit is done; only for the progress bar.
+    /// Returns how much of the limit is done, for the progress bar.
     fn progress(&self, elapsed: SimDuration) -> f64 {
         let Limit { time, bytes } = self.stream.limit;
         let time = time.map_or(0.0, |t| elapsed.as_secs_f64() / t.as_secs_f64().max(1e-9));
@@ -291,10 +289,8 @@ impl Running {
 }
 
 impl<D: BlockDevice> Bench<'_, D> {
-    /// Runs streams at the same time until the first of them reaches its limit.
-    ///
-    /// # Errors
-    /// The device's error. What completed by then is in the account of what was done to it.
+    /// Runs streams at the same time until the first of them reaches its limit. After an error, `did` holds the
+    /// transfers completed by then.
     pub(super) async fn run(
         &mut self,
         streams: &[Stream],

@@ -1,12 +1,11 @@
-//! What TRIM costs the foreground: latency of reads and writes over offered rates of reads, writes and TRIMs.
+//! Cost of TRIM to the foreground: latency of reads and writes over offered rates of reads, writes and TRIMs.
 //!
-//! First each load runs alone, as fast as it can. Shares of those rates are then offered in all combinations, each for
-//! the same time: open loop, that is, requests come at their times whether earlier ones are done or not. Reads are 4 KiB
-//! at random places of one half of the region, writes 128 KiB one after the other in the other half, TRIMs 1 MiB of what
-//! was written there before; after each point what it trimmed is written again. A request's latency begins at the time
-//! at which it was due. A point whose load was not
-//! completed soon after its time is *saturated*: its latencies say only how long
-//! it ran, and none are given.
+//! First each load runs alone, as fast as possible. Shares of those rates are then offered in all combinations, each
+//! for the same time, in an open loop: requests arrive at their times even if earlier ones are not done. Reads are 4
+//! KiB at random places in one half of the region. Writes are 128 KiB, sequential, in the other half. TRIMs are 1 MiB
+//! of the data written there; after each point the trimmed ranges are written again. A request's latency begins when it
+//! is due. If a load is not completed soon after its time, the point is *saturated*: its latencies would only depend on
+//! its length, so none are given.
 
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -21,94 +20,77 @@ use super::load::{Tally, below};
 /// Units of each kind of request: read, write, TRIM.
 const UNITS: [u64; 3] = [1, 32, 256];
 const DEPTHS: [usize; 3] = [64, 16, 1];
-/// Offered shares of the rates alone, percent: of reads and writes, and of TRIMs.
+/// Offered shares, in percent, of the rates that reads, writes and TRIMs reach alone.
 pub(super) const SHARES: [u64; 6] = [0, 20, 40, 60, 80, 95];
 pub(super) const TRIM_SHARES: [u64; 4] = [0, 10, 30, 60];
-/// Completions that are taken only when there are more than this: with fewer, none is waited for.
+/// Take completions only if there are more than this; fewer are never waited for.
 const UNTAKEN: usize = 512;
-/// A point kept up if everything was completed soon after its end: within this percentage of its length, plus, where
-/// there are TRIMs, the time that this many of them take, since one that is due at the end holds up the rest.
+/// A point kept up if everything was completed soon after its end: within this percentage of its length. Where there
+/// are TRIMs, add the time that this many of them take, since one that is due at the end holds up the rest.
 const TAIL_PERCENT: u64 = 5;
 const TAIL_TRIMS: f64 = 2.5;
-/// Requests of all kinds that a point has at least, if it is offered any.
+/// Minimum number of requests of all kinds at a point, if any are offered.
 const REQUESTS_MIN: u64 = 20;
-/// A load that is faster than this many requests per second counts as free; `FREE_AFTER` requests decide. No drive comes
-/// near: reads would make 80 GB/s.
+/// A load that is faster than this many requests per second counts as free; `FREE_AFTER` requests decide. No drive
+/// comes close: reads would reach 80 GB/s.
 const FREE_PER_S: f64 = 2e7;
 const FREE_AFTER: u64 = 1 << 17;
 
-/// Settings of a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapPlan {
-    /// The units to use.
     pub region: UnitRange,
-    /// Length of each point.
     pub point: SimDuration,
-    /// The data to write.
     pub content: ContentClass,
     /// Seed of places and times.
     pub seed: u64,
 }
 
-/// A map.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Map {
-    /// Bytes of a read, a write and a TRIM.
     pub read_bytes: u64,
-    /// Bytes of a write.
     pub write_bytes: u64,
-    /// Bytes of a TRIM.
     pub trim_bytes: u64,
-    /// Reads per second alone, as fast as they go.
+    /// Reads per second alone, as fast as possible.
     pub read_most_per_s: f64,
-    /// Writes per second alone, as fast as they go.
+    /// Writes per second alone, as fast as possible.
     pub write_most_per_s: f64,
-    /// TRIMs per second alone; `None` if the device has none.
+    /// TRIMs per second alone; `None` if the device has no TRIM.
     pub trim_most_per_s: Option<f64>,
-    /// Length of each point.
     pub point_ns: u64,
-    /// The points, by TRIM rate, then write rate, then read rate.
+    /// Ordered by TRIM rate, then write rate, then read rate.
     pub points: Vec<MapPoint>,
-    /// Reason why points are missing, if some are.
+    /// Reason why points are missing, if any are.
     pub broken: Option<String>,
-    /// True if the user stopped the map.
     pub interrupted: bool,
 }
 
-/// A load and what became of it.
+/// A load and its result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MapPoint {
-    /// Load and latency of the reads.
     pub reads: MapLoad,
-    /// Load and latency of the writes.
     pub writes: MapLoad,
-    /// Load and latency of the TRIMs.
     pub trims: MapLoad,
-    /// True if what was offered was completed in its time, or soon after.
+    /// True if all requests were completed when due, or soon after.
     pub kept_up: bool,
 }
 
-/// One kind of request at a point.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MapLoad {
-    /// Requests offered per second.
     pub offered_per_s: f64,
-    /// Bytes offered per second.
     pub offered_bytes_per_s: f64,
-    /// Requests completed per second, in the point's time.
+    /// Requests completed per second during the point.
     pub achieved_per_s: f64,
-    /// Bytes completed per second, in the point's time.
+    /// Bytes completed per second during the point.
     pub achieved_bytes_per_s: f64,
-    /// Latency from the time at which each was due; `None` without requests, or if the point did not keep up.
+    /// Latency from the time at which each request was due; `None` without requests, or if the point did not keep up.
     pub latency: Option<LatencySummary>,
 }
 
-/// Number of points of a map.
 pub fn points(has_trim: bool) -> usize {
     SHARES.len() * SHARES.len() * if has_trim { TRIM_SHARES.len() } else { 1 }
 }
 
-/// How long a map takes at least, on a device that keeps up.
+/// Returns the minimum duration of a map, on a device that keeps up.
 pub fn estimate(plan: &MapPlan, has_trim: bool) -> SimDuration {
     plan.point * (points(has_trim) as u64 + UNITS.len() as u64)
 }
@@ -121,11 +103,11 @@ struct Mapping<'a, D> {
     at: [u64; 2],
 }
 
-/// Measures a map. `on_progress` is called with points done and all points.
+/// Measures a map. Calls `on_progress` with the number of points done and of all points.
 ///
 /// # Errors
-/// [`BlockError::Unsupported`] if a load costs no time; what the device says before the first point. Later errors end
-/// the map, which says so.
+/// [`BlockError::Unsupported`] if a load costs no time, or the device's error before the first point. Later errors end
+/// the map and are part of it.
 pub async fn map<D: BlockDevice>(
     device: &D,
     plan: MapPlan,
@@ -215,7 +197,7 @@ impl<D: BlockDevice> Mapping<'_, D> {
         Ok(())
     }
 
-    /// Requests of one kind per second, as fast as they go.
+    /// Returns the requests of one kind per second, as fast as possible.
     async fn alone(&mut self, kind: usize) -> Result<f64, BlockError> {
         let start = self.device.now();
         let (mut in_flight, mut done) = (0, 0u64);
@@ -248,11 +230,11 @@ impl<D: BlockDevice> Mapping<'_, D> {
         Ok(done as f64 / last.since(start).as_secs_f64().max(1e-9))
     }
 
-    /// Offers requests of each kind at these rates; alone, `trim_most` TRIMs a second can be done.
+    /// Offers requests of each kind at these rates. `trim_most` is the rate that TRIMs reach alone.
     async fn point(&mut self, rates: [f64; 3], trim_most: f64) -> Result<MapPoint, BlockError> {
         let span = self.plan.point;
         let start = self.device.now();
-        // In each period one request, at a random time of it.
+        // Each period has one request, at a random time.
         let periods =
             rates.map(|rate| if rate > 0.0 { (1e9 / rate) as u64 } else { 0 }.max(u64::from(rate > 0.0)));
         let mut counts = [0u64; 3];
@@ -271,7 +253,7 @@ impl<D: BlockDevice> Mapping<'_, D> {
                     if begin < span.as_nanos() {
                         counts[kind] += 1;
                     }
-                    // One that would be due after the end is not offered.
+                    // Requests due after the end are not offered.
                     if begin + within < span.as_nanos() {
                         due[kind] = Some(start + SimDuration(begin + within));
                     }
@@ -303,7 +285,7 @@ impl<D: BlockDevice> Mapping<'_, D> {
         }
         let drained = self.device.now();
         if rates[2] > 0.0 {
-            // What was trimmed.
+            // Write the trimmed ranges again.
             let [_, half] = self.halves();
             let trimmed = (counts[2] * UNITS[2]).min(half.units);
             let tail = trimmed.min(half.units - from);
@@ -348,7 +330,7 @@ impl<D: BlockDevice> Mapping<'_, D> {
     }
 }
 
-/// The region of a map: one that holds each kind of request many times, and no more than takes a short time to fill.
+/// Returns the region of a map: large enough for many requests of each kind, and small enough to be filled quickly.
 pub fn region(whole: UnitRange) -> UnitRange {
     let most = trimwise::units::Bytes::gib(1).units_floor();
     UnitRange::new(Lpn(whole.start.0), whole.units.min(most))

@@ -6,10 +6,9 @@
 //! fresh, full, worn down, and after TRIM.
 //!
 //! `spec` is the syntax of tests, `share` that of parts of the region, `load` the engine that keeps queues full,
-//! `result` the results. Each family of tests
-//! has a file: `streams` the plain loads, `zones` HD Tach, `sizes` ATTO, `discard` erase, TRIM and its cost, `settling`
-//! throughput after TRIM, `steady` the steady state of the SNIA. `map` is no test among others: latency over the rates of
-//! reads, writes and TRIMs, open loop.
+//! `result` the results. Each family of tests has a file: `streams` the plain loads, `zones` HD Tach, `sizes` ATTO,
+//! `discard` erase, TRIM and its cost, `settling` throughput after TRIM, `steady` the steady state of the SNIA. `map`
+//! is a separate measurement: latency over the rates of reads, writes and TRIMs, in an open loop.
 //!
 //! On a real device a test ends by the clock. A model can be so large that this would take too long to compute, so
 //! tests without a given time are limited in amount too; each result says how much was transferred.
@@ -48,15 +47,12 @@ use trimwise::units::{Bytes, Lpn, UnitRange};
 
 use crate::plot::Plot;
 
-/// The smallest region on which tests make sense.
 pub(crate) const REGION_MIN: Bytes = Bytes::mib(16);
 
-/// Settings shared by all tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The data to write.
     pub content: ContentClass,
-    /// Seed of the random places: same seed, same places.
+    /// Seed of the random places.
     pub seed: u64,
     /// The part of the device to test. Only `erase` reaches beyond it.
     pub region: Part,
@@ -69,16 +65,15 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Returns the units under test.
     pub fn region(&self, facts: &DeviceFacts) -> UnitRange {
         self.region.of(UnitRange::new(Lpn(0), facts.size_units))
     }
 }
 
-/// What tests report while they run, and what they may query.
+/// Callbacks of tests: what they report, and what they may query.
 #[derive(Clone, Copy)]
 pub struct Hooks<'a> {
-    /// Called now and then with the number of the test, from 0, and its progress in thousandths.
+    /// Called from time to time with the number of the test, from 0, and its progress in thousandths.
     pub on_progress: &'a dyn Fn(usize, u64),
     /// Returns a model's counters so far; `None` for a real device.
     pub stats: Option<&'a dyn Fn() -> SsdStats>,
@@ -90,9 +85,7 @@ impl Default for Hooks<'_> {
     }
 }
 
-/// Why tests cannot run on a device.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum SetupError {
     #[error("{test}: {device} does not support TRIM; expected tests without it, or another device")]
     NoTrim { test: String, device: String },
@@ -154,7 +147,7 @@ pub async fn run<D: BlockDevice>(
         Results { device: device.facts().into(), notes: Vec::new(), tests: Vec::new(), broken: None };
     // Versions continue from test to test, so that each test writes different data.
     let mut version = 0;
-    // Each test has a random sequence of its own: it finds the same places whatever ran before it.
+    // Each test has its own random sequence, so it uses the same places whatever ran before it.
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(settings.seed);
     for (number, test) in tests.iter().enumerate() {
         let mut bench = Bench {

@@ -1,5 +1,3 @@
-//! Results of tests, as data.
-
 use serde::{Deserialize, Serialize};
 use trimwise::block::DeviceFacts;
 use trimwise::ssd::SsdStats;
@@ -9,44 +7,34 @@ use trimwise::workload::latency::LatencySummary;
 use super::load::{Done, Tally, per_second};
 use crate::plot::Plot;
 
-/// What tests did to a device.
+/// Work that tests did on a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Did {
-    /// Bytes read, in completed transfers.
     pub bytes_read: u64,
-    /// Bytes written, in completed transfers.
     pub bytes_written: u64,
-    /// Bytes in completed TRIMs.
     pub bytes_trimmed: u64,
     /// Number of erases of the whole device.
     pub whole_device_erases: u64,
 }
 
-/// Transfers of one kind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// Name of the kind.
     pub what: String,
-    /// Number of transfers.
     pub operations: u64,
-    /// Bytes of all transfers.
     pub bytes: u64,
     /// From the first submission to the last completion.
     pub elapsed_ns: u64,
     /// Megabytes (1,000,000 bytes) per second; `None` if nothing is transferred.
     pub throughput_mb_per_s: Option<f64>,
-    /// The slowest part (zone, interval), if there are several.
+    /// Throughput of the slowest zone or interval, if there are several.
     pub throughput_min_mb_per_s: Option<f64>,
-    /// The fastest part, if there are several.
+    /// Throughput of the fastest zone or interval, if there are several.
     pub throughput_max_mb_per_s: Option<f64>,
-    /// Transfers per second.
     pub iops: Option<f64>,
-    /// Latency of the transfers.
     pub latency: Option<LatencySummary>,
 }
 
 impl Measured {
-    /// Summarises transfers of one direction in `elapsed`.
     pub(super) fn of(what: impl Into<String>, tally: &Tally, elapsed: SimDuration) -> Self {
         Self {
             throughput_mb_per_s: Some(per_second(tally.bytes.0 as f64 / 1e6, elapsed)),
@@ -91,44 +79,32 @@ impl Measured {
     }
 }
 
-/// How long throughput took to settle after a TRIM.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settled {
-    /// The share of the region that was trimmed.
     pub range_percent: f64,
     /// Bytes written between the previous TRIM and this one.
     pub written_before_bytes: u64,
-    /// Duration of the TRIM.
     pub trim_ns: u64,
     /// The first time from which throughput stays within a tenth of its final level; `None` if it never does.
     pub settled_after_ns: Option<u64>,
-    /// Throughput of the first second.
     pub first_mb_per_s: f64,
-    /// The final level: the mean of the last quarter.
+    /// Mean of the last quarter.
     pub final_mb_per_s: f64,
 }
 
-/// Latency of TRIMs of one size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrimTime {
-    /// The size of the range.
     pub range_bytes: u64,
-    /// True if the device was under load.
     pub loaded: bool,
-    /// Latency of the TRIMs.
     pub latency: LatencySummary,
 }
 
-/// Result of the search for steady state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Steady {
-    /// True if steady state was reached.
     pub reached: bool,
-    /// Number of rounds.
     pub rounds: u32,
     /// Transfers per second of each round.
     pub round_iops: Vec<f64>,
-    /// Mean of the transfers per second over the last window.
     pub iops: f64,
     /// Maximum less minimum over the window, in percent of its mean.
     pub excursion_percent: f64,
@@ -136,35 +112,25 @@ pub struct Steady {
     pub slope_percent: f64,
 }
 
-/// A test's results other than transfers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Findings {
-    /// No further results.
     #[default]
     None,
-    /// TRIM latency.
     TrimLatency(Vec<TrimTime>),
-    /// Settling after TRIM.
     Settling(Vec<Settled>),
-    /// Steady state.
     Steady(Steady),
 }
 
-/// What a modelled device counted during a test.
+/// Counters of a modelled device during a test.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DeviceCounts {
     /// Units written to flash for each unit that the host wrote; `None` if it wrote none.
     pub write_amplification: Option<f64>,
-    /// Units that the host wrote.
     pub host_units_written: u64,
-    /// Units written to flash.
     pub nand_units_written: u64,
-    /// Units copied by garbage collection.
     pub gc_units: u64,
-    /// Erase blocks erased.
     pub block_erases: u64,
-    /// TRIM commands.
     pub trim_commands: u64,
     /// Units that held data and were unmapped by TRIMs.
     pub trimmed_units: u64,
@@ -189,39 +155,32 @@ impl DeviceCounts {
     }
 }
 
-/// The result of a test.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TestResult {
-    /// The test, as written on the command line.
+    /// As written on the command line.
     pub test: String,
-    /// Its duration, including all preparation.
+    /// Includes all preparation.
     pub elapsed_ns: u64,
-    /// What it did to the device, including all preparation.
+    /// Includes all preparation.
     pub did: Did,
-    /// Its transfers, without preparation.
+    /// Excludes preparation.
     pub measured: Vec<Measured>,
-    /// Its other results.
     pub findings: Findings,
     /// Figures over time, zones and sizes.
     pub plots: Vec<Plot>,
-    /// What a reader needs to know about the figures.
+    /// Notes for a reader of the figures.
     pub notes: Vec<String>,
-    /// The model's counters; `None` for a real device.
+    /// `None` for a real device.
     pub device: Option<DeviceCounts>,
 }
 
-/// The device, as it describes itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Device {
-    /// Its name or path.
     pub name: String,
-    /// Size of the device.
     pub size_bytes: u64,
-    /// The smallest transfer.
     pub sector_bytes: u64,
     /// True if the device claims to support TRIM.
     pub trim: bool,
-    /// True if time is virtual.
     pub is_model: bool,
 }
 
@@ -237,28 +196,22 @@ impl From<&DeviceFacts> for Device {
     }
 }
 
-/// Where tests ended early.
+/// Early end of the tests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Broken {
-    /// The last test.
     pub test: String,
-    /// Reason for the early end.
     pub why: String,
-    /// True if the user stopped the test.
     pub interrupted: bool,
-    /// What that test had done to the device by then.
+    /// Work that the last test had done by then.
     pub did: Did,
 }
 
-/// Results of tests, as far as they ran.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Results {
-    /// The device under test.
     pub device: Device,
-    /// What a reader needs to know about the device: remarks made when it was opened.
+    /// Notes from the opening of the device.
     pub notes: Vec<String>,
-    /// The tests that ended, in order.
     pub tests: Vec<TestResult>,
-    /// Where they ended, if not all finished. The results are partial then.
+    /// Set if not all tests finished. The results are then partial.
     pub broken: Option<Broken>,
 }

@@ -1,8 +1,8 @@
 //! Throughput over time after a TRIM: some drives are slow at first, while they carry it out.
 //!
 //! Each run starts from the same state: the whole region is trimmed, and the device rests. Then the region is written
-//! once, or not: what was written between two TRIMs matters too. Then the range is trimmed, followed at once by small
-//! sequential writes into it, recorded in intervals of 100 ms.
+//! once, or not at all, since the data written between two TRIMs matter too. Then the range is trimmed, and small
+//! sequential writes into it follow at once, recorded in intervals of 100 ms.
 
 use trimwise::block::{BlockDevice, BlockError};
 use trimwise::units::{Bytes, SimDuration, UNIT_BYTES, UnitRange};
@@ -17,9 +17,9 @@ use super::{Bench, Findings, Found};
 const RANGES: [Percent; 4] =
     [Percent::hundredths(1250), Percent::hundredths(2500), Percent::hundredths(5000), Percent::ALL];
 const LOOK: SimDuration = SimDuration::from_secs(60);
-/// The most that a model writes in that time.
+/// Maximum amount that a model writes in that time.
 const MODEL_MOST: Bytes = Bytes::gib(16);
-/// Rest before, so that the device finishes its background work.
+/// Rest before the TRIM, so that the device finishes its background work.
 const REST: SimDuration = SimDuration::from_secs(30);
 /// Distance from the final level at which throughput counts as settled, in hundredths of it.
 const NEAR_PERCENT: f64 = 10.0;
@@ -74,21 +74,21 @@ impl<D: BlockDevice> Bench<'_, D> {
     }
 }
 
-/// The mean over the first second, or what there is of it: longer than a write cache takes to fill.
+/// Returns the mean over the first second, or over a shorter run: longer than a write cache takes to fill.
 fn first_second(rates: &[(f64, f64)]) -> Option<f64> {
     let first: Vec<f64> = rates.iter().take_while(|(at, _)| *at <= 1.0).map(|&(_, rate)| rate).collect();
     (!first.is_empty()).then(|| first.iter().sum::<f64>() / first.len() as f64)
 }
 
-/// The mean of the last quarter; `None` if there are fewer than four intervals.
+/// Returns the mean of the last quarter; `None` if there are fewer than four intervals.
 fn level(rates: &[(f64, f64)]) -> Option<f64> {
     let quarter = rates.len() / 4;
     let last = &rates[rates.len() - quarter..];
     (quarter > 0).then(|| last.iter().map(|&(_, rate)| rate).sum::<f64>() / quarter as f64)
 }
 
-/// The first time from which each interval is near the final level; `None` if that is in the last quarter, whose mean
-/// is the level itself.
+/// Returns the first time from which each interval is near the final level; `None` if that is in the last quarter,
+/// whose mean is the level itself.
 fn settled_after(rates: &[(f64, f64)], level: f64, interval: SimDuration) -> Option<u64> {
     let is_far = |&(_, rate): &(f64, f64)| (rate - level).abs() > level * NEAR_PERCENT / 100.0;
     let intervals = rates.iter().rposition(is_far).map_or(0, |last| last + 1);

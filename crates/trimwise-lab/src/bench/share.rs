@@ -1,25 +1,20 @@
-//! Shares of the region under test.
-
 use std::fmt;
 use std::str::FromStr;
 
 use trimwise::units::{Lpn, UnitRange};
 
-/// A share of the region under test, in hundredths of a percent.
+/// Hundredths of a percent of the region under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Percent(u32);
 
 impl Percent {
-    /// Nothing.
     pub const ZERO: Self = Self(0);
-    /// All of it.
     pub const ALL: Self = Self(10_000);
 
     pub(crate) const fn hundredths(hundredths: u32) -> Self {
         Self(if hundredths > 10_000 { 10_000 } else { hundredths })
     }
 
-    /// Returns it as a number, for figures.
     pub fn value(self) -> f64 {
         f64::from(self.0) / 100.0
     }
@@ -29,7 +24,6 @@ impl Percent {
         (u128::from(units) * u128::from(self.0) / 10_000) as u64
     }
 
-    /// Returns the remaining share.
     pub const fn rest(self) -> Self {
         Self(10_000 - self.0)
     }
@@ -66,17 +60,15 @@ impl FromStr for Percent {
 /// A part of the device's address space, as shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// What lies before it.
     pub start: Percent,
-    /// Its length; with `start` at most all.
+    /// With `start`, at most the whole.
     pub length: Percent,
 }
 
 impl Part {
-    /// All of it.
     pub const ALL: Self = Self { start: Percent::ZERO, length: Percent::ALL };
 
-    /// Returns the units of `whole` that it stands for. Adjacent parts share no unit and leave none out.
+    /// Returns the units of this part of `whole`. Adjacent parts share no unit and leave none out.
     pub fn of(self, whole: UnitRange) -> UnitRange {
         let start = self.start.of(whole.units);
         let end = Percent::hundredths(self.start.0 + self.length.0).of(whole.units);

@@ -1,7 +1,7 @@
 //! Transfer sizes from 0.5 KiB to 8 MiB, as ATTO shows them.
 //!
 //! For each size a stretch of 256 MiB is written sequentially, four transfers at a time, and then read. Small sizes
-//! have a shorter stretch of 32,768 transfers, so that none takes longer than is useful.
+//! have a shorter stretch of 32,768 transfers, which keeps the test short.
 
 use trimwise::block::{BlockDevice, BlockError};
 use trimwise::units::{Bytes, UnitRange};

@@ -12,66 +12,54 @@ use trimwise::units::{Bytes, UNIT_BYTES};
 
 use super::share::{Part, Percent};
 
-/// The direction of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// From the device.
     Read,
-    /// To the device.
     Write,
 }
 
-/// The passes of HD Tach over the zones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passes {
-    /// Read.
     Reads,
-    /// Write.
     Writes,
     /// Read, then write.
     Both,
 }
 
-/// Duration of a test in seconds. A century fits easily.
+/// A century fits easily.
 pub type Seconds = u32;
 
-/// One test, as written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Test {
-    /// Sequential fill up to a level.
     Fill(Percent),
     /// Timed sequential reading or writing, as with dd.
     Sequential {
-        /// The direction.
         direction: Direction,
-        /// Amount; `None`: the default, or what follows `start` if that is less.
+        /// `None` for the default, or for the rest of the region if that is less.
         size: Option<Bytes>,
         /// Start of the transfers, as a share of the region.
         start: Percent,
     },
     /// Transfers of 4 KiB at random places.
     Random {
-        /// Percentage of reads.
         read_percent: u8,
-        /// Transfers at a time.
+        /// Queue depth.
         depth: u32,
-        /// Duration; `None`: the default, which is limited in amount too.
+        /// `None` for the default, which is limited in amount too.
         seconds: Option<Seconds>,
     },
     /// A sequential reader, a sequential writer, and both at the same time.
     ReadWrite(Option<Seconds>),
     /// Sequential passes over the zones of the address space, as HD Tach shows them.
     HdTach {
-        /// Passes to make.
         passes: Passes,
-        /// The whole of each zone instead of a sample.
+        /// True for the whole of each zone instead of a sample.
         full: bool,
     },
     /// Transfer sizes from 0.5 KiB to 8 MiB, as ATTO shows them.
     Atto,
     /// Long random writes of 4 KiB all over the region.
     Torture(Option<Seconds>),
-    /// Erasing the whole device.
     Erase,
     /// TRIM of a part of the region.
     Trim(Part),
@@ -79,12 +67,10 @@ pub enum Test {
     TrimLatency,
     /// Throughput over time after a TRIM.
     Settling {
-        /// The trimmed share; `None`: several, one after another.
+        /// `None` for several shares, one after another.
         range: Option<Percent>,
-        /// Duration for each range.
         seconds: Option<Seconds>,
     },
-    /// Preconditioning and steady state.
     Steady(Option<Seconds>),
 }
 
@@ -121,17 +107,13 @@ pub(crate) const READ_PERCENT: u8 = 70;
 const DEPTH_MAX: u64 = 65_536;
 const SECONDS_MAX: u64 = 7 * 86_400;
 
-/// An invalid test.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("test '{given}', column {column}: {what}; {expected}")]
 pub struct TestError {
-    /// The given text.
     pub given: String,
     /// Position of the error, from 1, in characters.
     pub column: usize,
-    /// Description of the error.
     pub what: String,
-    /// Description of accepted text.
     pub expected: Accepted,
 }
 
@@ -140,7 +122,7 @@ impl Test {
         matches!(self, Self::Trim(_) | Self::TrimLatency | Self::Settling { .. })
     }
 
-    /// Returns the maximum number of its transfers under way.
+    /// Returns the maximum queue depth.
     pub fn depth(self) -> u32 {
         match self {
             Self::Random { depth, .. } => depth,
@@ -148,7 +130,6 @@ impl Test {
         }
     }
 
-    /// Returns true if the test changes the device's contents.
     pub fn is_destructive(self) -> bool {
         match self {
             Self::Sequential { direction, .. } => direction == Direction::Write,
@@ -220,10 +201,9 @@ impl fmt::Display for Test {
     }
 }
 
-/// The fields after a name, taken one by one.
 struct Fields<'a> {
     given: &'a str,
-    /// The fields left, each with its position in bytes.
+    /// Remaining fields, each with its position in bytes.
     left: std::vec::IntoIter<(usize, &'a str)>,
 }
 
@@ -257,7 +237,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Does the same, but an empty field stands for the default if more follows.
+    /// Like `next`, but an empty field stands for the default if more follow.
     fn next_or_default<T>(
         &mut self,
         expected: &str,
@@ -345,7 +325,7 @@ impl FromStr for Test {
                         "full" if !full => None,
                         _ => return None,
                     };
-                    // Each at most once, and `full` last.
+                    // Each pass at most once, and `full` last.
                     (!full && (pass.is_none() || passes.is_none())).then_some(pass)
                 })? {
                     match word {

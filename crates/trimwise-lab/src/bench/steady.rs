@@ -1,9 +1,10 @@
-//! Preconditioning and steady state, as the SNIA's Performance Test Specification has it.
+//! Preconditioning and steady state, as defined by the SNIA's Performance Test Specification.
 //!
 //! Source: SNIA, *Solid State Storage Performance Test Specification* 2.0. First the region is written twice,
 //! sequentially, 128 KiB at a time (workload-independent preconditioning, 2x the capacity). Then random writes of 4 KiB
-//! go on in rounds of a minute. A window of five rounds is steady if the maximum and the minimum differ by at most 20 %
-//! of the mean, and if the fitted line rises or falls by at most 10 % of the mean. After 25 rounds the search ends.
+//! continue in rounds of a minute. A window of five rounds is steady if the maximum and the minimum differ by at most
+//! 20 % of the mean, and if the fitted line rises or falls by at most 10 % of the mean. After 25 rounds the search
+//! ends.
 //!
 //! The decision uses integers, since it determines how long a simulation goes on.
 
@@ -19,7 +20,7 @@ use crate::plot::{Axis, Plot, PlotKind, Point, Series};
 const ROUND: SimDuration = SimDuration::from_secs(60);
 const WINDOW: usize = 5;
 const ROUNDS_MOST: usize = 25;
-/// How often the region is written for preconditioning.
+/// Number of times that the region is written for preconditioning.
 const PRECONDITIONING: u32 = 2;
 const LARGE: Bytes = Bytes::kib(128);
 
@@ -73,8 +74,8 @@ impl<D: BlockDevice> Bench<'_, D> {
     }
 }
 
-/// Returns maximum less minimum, the sum, and ten times the slope of the fitted line: its rise over the window is four
-/// slopes.
+/// Returns maximum less minimum, the sum, and ten times the slope of the fitted line. The line's rise over the window
+/// is four slopes.
 fn moments(window: &[u64; WINDOW]) -> (u128, u128, u128) {
     let (most, least) = window.iter().fold((0, u64::MAX), |(m, l), &y| (m.max(y), l.min(y)));
     let sum = window.iter().map(|&y| u128::from(y)).sum();
@@ -90,7 +91,7 @@ fn is_steady(window: &[u64; WINDOW]) -> bool {
     sum > 0 && excursion * 25 <= sum && weighted * 20 <= sum
 }
 
-/// Returns the same two values in percent of the mean, for display.
+/// Returns the excursion and the rise in percent of the mean, for display.
 fn deviations(window: &[u64; WINDOW]) -> (f64, f64) {
     let (excursion, sum, weighted) = moments(window);
     let mean = (sum as f64 / WINDOW as f64).max(f64::MIN_POSITIVE);

@@ -1,4 +1,4 @@
-//! The plain loads: sequential and random, reading, writing, mixed, and both at the same time.
+//! Plain loads: sequential and random, reading, writing, mixed, and both at the same time.
 
 use trimwise::block::{BlockDevice, BlockError};
 use trimwise::units::{Bytes, SimDuration, UNIT_BYTES, UnitRange};
@@ -13,15 +13,15 @@ use crate::plot::{Axis, Plot, PlotKind, Point, Series};
 pub(super) const LARGE: Bytes = Bytes::mib(1);
 const DD: Bytes = Bytes(4_096_000_000);
 const RANDOM: SimDuration = SimDuration::from_secs(30);
-/// Default duration of torture: that of the source.
+/// Default duration of torture, as in the source.
 const TORTURE: SimDuration = SimDuration::from_secs(20 * 60);
 /// Default duration for a reader and a writer, each alone and both together.
 const TOGETHER: SimDuration = SimDuration::from_secs(10);
-/// The most that the reader next to a writer reads, again and again; it is written first.
+/// Maximum amount that the reader next to a writer reads, again and again; it is written first.
 const READER_MOST: Bytes = Bytes::gib(4);
-/// Interval of throughput over time; longer if there would be too many.
+/// Interval of throughput over time; longer if there would be too many intervals.
 pub(super) const INTERVAL: SimDuration = SimDuration::from_millis(100);
-/// The most that a model transfers in a test without a given time.
+/// Maximum amount that a model transfers in a test without a given time.
 pub(super) const MODEL_MOST: Bytes = Bytes::gib(256);
 const POINTS: usize = 200;
 
@@ -70,13 +70,13 @@ impl<D: BlockDevice> Bench<'_, D> {
     }
 
     pub(super) async fn torture(&mut self, seconds: Option<Seconds>) -> Result<Found, BlockError> {
-        // Twice the region, so that no order from before remains.
+        // Twice the region, so that no earlier order remains.
         let most = Bytes::from_units(self.region.units.saturating_mul(2)).min(MODEL_MOST);
         let limit = self.limit(seconds, TORTURE, most);
         Ok(over_time("torture", &self.random_units(Action::Write, DEPTH, limit).await?))
     }
 
-    /// A reader of the first half of the region, a writer of the second, and both at the same time.
+    /// Runs a reader of the first half of the region, a writer of the second, and then both at the same time.
     pub(super) async fn read_write(&mut self, seconds: Option<Seconds>) -> Result<Found, BlockError> {
         let half = self.region.units / 2;
         let read_area = UnitRange::new(self.region.start, half.min(READER_MOST.units_floor()));
@@ -125,7 +125,7 @@ impl<D: BlockDevice> Bench<'_, D> {
         self.run_one(Stream { action, order: Order::Random, area, transfer, depth, pace: 0, limit }).await
     }
 
-    /// Returns the given time, or a default; on a model without a given time, an amount too.
+    /// Returns the given time, or a default. A default is also limited in amount on a model.
     pub(super) fn limit(&self, seconds: Option<Seconds>, default: SimDuration, most: Bytes) -> Limit {
         match seconds {
             Some(seconds) => Limit::time(SimDuration::from_secs(seconds.into())),

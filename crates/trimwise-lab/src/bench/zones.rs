@@ -2,7 +2,7 @@
 //!
 //! A pass goes through the zones in order, 64 KiB at a time, one transfer at a time. By default a sample of 8 MiB from
 //! its beginning stands for each zone, as in HD Tach's quick bench. Reads come first: the writes of such a pass put the
-//! drive in order as they go, so reads after them would no longer measure the old state.
+//! drive in order, so reads after them would no longer measure the old state.
 
 use trimwise::block::{BlockDevice, BlockError};
 use trimwise::units::{Bytes, UNIT_BYTES, UnitRange};

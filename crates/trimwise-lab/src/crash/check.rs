@@ -1,4 +1,4 @@
-//! What must hold for a file system after any cut.
+//! Checks that must hold for a file system after any cut.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::violation::Broken;
 /// Promises that the host had made by the time of the cut.
 #[derive(Default)]
 pub struct Told<'a> {
-    /// By inode: the newest promise that nothing has ended since.
+    /// By inode: the newest promise that is still in effect.
     pub promises: BTreeMap<u32, &'a Promise>,
     pub gone: Vec<&'a Removal>,
 }
@@ -74,7 +74,7 @@ fn blocks_have_one_owner(found: &Recovered<'_>, broken: &mut Vec<Broken>) {
     }
 }
 
-/// Checks that every block of a file holds that file's page: not nothing, and not another's.
+/// Checks that every block of a file holds that file's page: neither nothing nor another file's page.
 fn file_holds_its_own(
     platter: &Platter<'_>,
     record: &Record,
@@ -94,7 +94,7 @@ fn file_holds_its_own(
     }
 }
 
-/// Checks that a file whose `fsync` returned is there, whole, and at least as new as it was then.
+/// Checks that a file whose `fsync` returned is there, complete, and at least as new as it was then.
 fn promise_is_kept(
     platter: &Platter<'_>,
     record: &Record,

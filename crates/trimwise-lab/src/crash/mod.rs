@@ -1,18 +1,19 @@
-//! Attacks every policy to show that it loses no data: the power is cut at any event of a run, and what is left must be
-//! a file system that contains everything promised.
+//! Attacks every policy to show that it loses no data: the power is cut at any event of a run, and the result must be a
+//! file system that contains everything promised.
 //!
 //! A run is a random workload on a small modelled machine under a policy. A witness ([`trimwise::fs::witness`]) records
-//! what each command carries. Then, for each of many cuts,
+//! the contents of each command. Then, for each of many cuts,
 //!
-//! 1. `power` determines what the device holds: what was flushed, and any subset of the writes *and TRIMs* since, block
-//!    by block;
-//! 2. `recovery` replays the journal, interrupted up to two times before, and builds the tree from the metadata blocks;
-//! 3. `check` verifies that every file whose `fsync` returned is whole, every durable removal is still in effect, no
+//! 1. `power` determines the device's contents: everything that was flushed, and any subset of the writes *and TRIMs*
+//!    since, block by block;
+//! 2. `recovery` replays the journal, after up to two interrupted attempts, and builds the tree from the metadata
+//!    blocks;
+//! 3. `check` verifies that every file whose `fsync` returned is complete, every durable removal is still in effect, no
 //!    live file has a block that was trimmed after it was written or holds something else, no block has two owners, and
-//!    none is free and owned.
+//!    none is both free and owned.
 //!
-//! One run serves many cuts: the device advances event by event, and a cut only applies what was not durable on top of
-//! it and takes that back again.
+//! One run serves many cuts: the device advances event by event. A cut applies the commands that were not durable, and
+//! undoes that afterwards.
 
 mod check;
 pub mod kernel;
@@ -38,60 +39,48 @@ use trimwise::policy::Policy;
 pub use power::Survival;
 pub use violation::{Broken, Violation};
 
-/// Cuts per run: a run costs as much as some hundred of them.
+/// A run costs as much as some hundred cuts.
 pub const CUTS_PER_RUN: u64 = 100;
 const DETAILS_MAX: usize = 5;
 const BROKEN_MAX: usize = 4;
 
-/// A crash test of one policy.
 #[derive(Clone, Debug)]
 pub struct CrashTest {
-    /// The policy under test.
     pub policy: Policy,
-    /// Seed of everything drawn at random.
     pub seed: u64,
-    /// Cuts in all.
     pub cuts: u64,
 }
 
-/// Results of a crash test.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct CrashReport {
-    /// Runs made.
     pub runs: u64,
-    /// Cuts checked.
     pub cuts: u64,
-    /// Cuts after which something did not hold.
+    /// Cuts after which something was wrong.
     pub violations: u64,
-    /// Number of the first of them, counted from 1 over all runs.
+    /// Number of the first violation, counted from 1 over all runs.
     pub first_violation: Option<u64>,
     /// Events of all runs: commands dispatched and completed, promises.
     pub events: u64,
     /// Writes and TRIMs that the device had yet to make durable, over all cuts.
     pub not_durable: u64,
-    /// Files that had to be whole, over all cuts.
+    /// Files that had to be complete, over all cuts.
     pub files_checked: u64,
-    /// TRIMs sent to the device in all runs.
     pub trims: u64,
-    /// Blocks in those TRIMs.
     pub trimmed_units: u64,
-    /// Number of cuts after which each kind of thing did not hold.
+    /// Number of cuts with each kind of fault.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub kinds: BTreeMap<&'static str, u64>,
-    /// The first violations.
     pub details: Vec<Violation>,
 }
 
-/// Why a crash test could not run; never its findings.
+/// Reasons why a crash test could not run. Its findings are not errors.
 #[derive(Clone, Debug, Error)]
 pub enum CrashError {
-    /// The machine cannot be built.
     #[error("the machine of the crash test cannot be built: {0}")]
     Machine(String),
     /// The workload failed in a way that no race explains.
     #[error("the workload of the crash test failed: {0}")]
     Workload(FileError),
-    /// The modelled host has stalled.
     #[error("the crash test came to a standstill: {0}")]
     Stalled(String),
 }
@@ -106,12 +95,10 @@ fn seed_of(seed: u64, run: u64) -> u64 {
 }
 
 impl CrashTest {
-    /// Returns the number of runs that the test takes.
     pub fn runs(&self) -> u64 {
         self.cuts.div_ceil(CUTS_PER_RUN)
     }
 
-    /// Makes all runs, one after another.
     pub fn run(&self) -> Result<CrashReport, CrashError> {
         let mut report = CrashReport::default();
         for run in 0..self.runs() {
@@ -125,7 +112,7 @@ impl CrashTest {
         self.run_with(run, Rc::new(|_| ()))
     }
 
-    /// Does the same on a host that `after_mount` may have broken.
+    /// Like [`CrashTest::one_run`], on a host that `after_mount` may have broken.
     fn run_with(&self, run: u64, after_mount: workload::AfterMount) -> Result<CrashReport, CrashError> {
         let cuts = self.cuts.saturating_sub(run * CUTS_PER_RUN).min(CUTS_PER_RUN);
         let seed = seed_of(self.seed, run);
@@ -200,7 +187,7 @@ fn attack(made: &workload::Run, run: u64, cuts: u64, seed: u64) -> CrashReport {
             let mut broken = Vec::new();
             let recoveries_cut = below(&mut rng, 3);
             for _ in 0..recoveries_cut {
-                // The last recovery reports what is wrong with the log.
+                // The last recovery reports errors in the log.
                 let survives = || below(&mut rng, 2) == 0;
                 recovery::replay(&mut platter, record, &made.layout, survives, &mut Vec::new());
             }
@@ -236,13 +223,13 @@ fn attack(made: &workload::Run, run: u64, cuts: u64, seed: u64) -> CrashReport {
     report
 }
 
-/// Returns the generator of a cut. Each cut is independent, so it is the same however many there are.
+/// Returns the generator of a cut. Each cut is independent, so it does not depend on their number.
 fn rng_of(seed: u64, cut: u64) -> Xoshiro256PlusPlus {
     Xoshiro256PlusPlus::seed_from_u64(seed_of(!seed, cut))
 }
 
-/// Returns after how many events each of these cuts is made, more than `first`, in the order of time, in which the
-/// device advances.
+/// Returns these cuts with the number of events before each, more than `first`, in the order in which the device
+/// advances.
 fn cut_points(record: &Record, first: usize, cuts: Range<u64>, seed: u64) -> Vec<(usize, u64)> {
     let mut contested = contested(record);
     contested.retain(|&at| at > first);
@@ -252,16 +239,16 @@ fn cut_points(record: &Record, first: usize, cuts: Range<u64>, seed: u64) -> Vec
     points
 }
 
-/// Draws what survives a cut; returns also the generator for what is drawn afterwards.
+/// Draws which commands survive a cut. Returns also the generator for later draws.
 fn survival(seed: u64, cut: u64) -> (Survival, Xoshiro256PlusPlus) {
     let mut rng = rng_of(seed, cut);
     rng.jump(); // its first numbers chose the point
     (Survival::ALL[below(&mut rng, Survival::ALL.len() as u64) as usize], rng)
 }
 
-/// Returns after how many events the power is cut, more than `first`: half of the cuts at any event, a quarter shortly
-/// before a flush ends, when most is at stake, a quarter shortly after a TRIM was sent to the device, or where
-/// something is `contested`.
+/// Draws the number of events before the power cut, more than `first`. Half of the cuts are at any event; a quarter are
+/// shortly before a flush ends, when most is at stake; a quarter are shortly after a TRIM was sent to the device, or
+/// where something is `contested`.
 fn cut_point(record: &Record, first: usize, contested: &[usize], cut: u64, rng: &mut impl Rng) -> usize {
     let events = &record.events;
     if cut % 4 == 3 && !contested.is_empty() {

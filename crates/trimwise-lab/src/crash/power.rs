@@ -1,8 +1,8 @@
-//! What a device holds after a power cut.
+//! Contents of a device after a power cut.
 //!
-//! What was completed before the last completed flush was sent to the device is durable. Each unit of a write or TRIM
-//! sent since, completed or not, has survived or not, in any subset: a request may be torn between two units. If two
-//! commands on one unit survive, the later one counts; if both were in the device at the same time, either may.
+//! Commands that completed before the last completed flush was sent to the device are durable. Each unit of a write or
+//! TRIM sent since, completed or not, has survived or not, in any subset: a request may be torn between two units. If
+//! two commands on one unit survive, the later one counts; if both were in the device at the same time, either may.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,18 +12,14 @@ use trimwise::fs::witness::{ContentId, Event, NEVER, OpKind, Record, TRIMMED};
 
 use super::below;
 
-/// Which of the commands since the last flush survived.
+/// Selects which of the commands since the last flush survived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Survival {
-    /// Every command.
     All,
-    /// No command.
     Nothing,
-    /// Every TRIM, no write.
     OnlyTrims,
-    /// Every write, no TRIM.
     OnlyWrites,
-    /// The first ones, in the order in which they were sent to the device.
+    /// The first commands, in the order in which they were sent to the device.
     Prefix,
     /// Each unit independently, with this probability in percent.
     Units(u8),
@@ -32,7 +28,6 @@ pub enum Survival {
 }
 
 impl Survival {
-    /// The variants to try: half of them extremes, half of them drawn unit by unit or command by command.
     pub const ALL: [Self; 10] = [
         Self::Units(50),
         Self::OnlyTrims,
@@ -63,12 +58,12 @@ impl fmt::Display for Survival {
     }
 }
 
-/// The device, event by event; between [`Platter::cut`] and [`Platter::restore`] its state after the cut.
+/// State of the device, event by event; between [`Platter::cut`] and [`Platter::restore`] its state after the cut.
 pub(crate) struct Platter<'a> {
     record: &'a Record,
-    /// What each unit holds, durably or after a cut.
+    /// Contents of each unit, durable or after a cut.
     held: Vec<ContentId>,
-    /// Which command made it so (its index and one; 0: none).
+    /// The command that last set each unit (its index plus one; 0 for none).
     by: Vec<u32>,
     undo: Vec<(usize, ContentId, u32)>,
     /// Writes and TRIMs that are not durable, in the order in which they were sent to the device.
@@ -99,7 +94,7 @@ impl<'a> Platter<'a> {
                     self.window.iter().copied().filter(|&op| ops[op].completed < flushed).collect();
                 for op in covered {
                     self.window.remove(&op);
-                    // The same for every cut of the run.
+                    // Same choice for every cut of the run.
                     self.apply(op, |_| true, |_| op.is_multiple_of(2));
                 }
                 self.undo.clear();
@@ -108,7 +103,7 @@ impl<'a> Platter<'a> {
         }
     }
 
-    /// Cuts the power; returns how many commands the device had yet to make durable.
+    /// Cuts the power; returns the number of commands that the device had not yet made durable.
     pub fn cut(&mut self, survival: Survival, rng: &mut impl Rng) -> usize {
         let window: Vec<usize> = self.window.iter().copied().collect();
         let prefix = below(rng, window.len() as u64 + 1) as usize;

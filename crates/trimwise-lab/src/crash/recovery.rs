@@ -1,8 +1,8 @@
-//! What a mount after the cut finds: the journal replayed like jbd2 does it, and the tree built from the blocks.
+//! A mount after the cut: replays the journal as jbd2 does, and builds the tree from the blocks.
 //!
 //! The log is read from the tail named in the journal's superblock, transaction by transaction, as long as there are
 //! descriptors and a final commit block of the expected transaction. There are no checksums: a commit block vouches for
-//! everything logged before it, so a missing log block before a commit block would be replayed as whatever is there.
+//! everything logged before it, so if a log block before it is missing, the old contents of that block are replayed.
 
 use std::collections::BTreeMap;
 
@@ -25,8 +25,8 @@ struct Logged {
     end: u64,
 }
 
-/// Replays the log and adds what is wrong with it to `broken`. Of what it writes to its place, only what `survives`
-/// remains: all of it, or what a power failure leaves before the log is released.
+/// Replays the log and adds its errors to `broken`. Of the blocks written to their places, only those that `survives`
+/// selects remain: all, or those that a power failure leaves before the log is released.
 pub fn replay(
     platter: &mut Platter<'_>,
     record: &Record,

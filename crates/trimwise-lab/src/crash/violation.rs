@@ -1,14 +1,12 @@
-//! What can be wrong after a cut, described so that it can be acted on.
+//! Faults after a cut, described so that they can be acted on.
 
 use std::fmt;
 
 use serde::Serialize;
 use thiserror::Error;
 
-/// Something that does not hold after a recovery.
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize)]
 #[serde(tag = "what", rename_all = "kebab-case")]
-#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum Broken {
     #[error("the journal's superblock (block {block}) is lost")]
     NoJournal { block: u64 },
@@ -38,7 +36,7 @@ pub enum Broken {
     SyncedPageOld { path: String, page: u64, block: u64 },
     #[error("'{path}' is back after its removal was durable")]
     RemovedFileIsBack { path: String },
-    /// What is left cannot be mounted, read or unmounted.
+    /// The file system cannot be mounted, read or unmounted.
     #[error("what is left cannot be used: {error}")]
     Unusable { error: String },
     #[error("the checker finds: {said}")]
@@ -63,7 +61,6 @@ pub enum Broken {
 }
 
 impl Broken {
-    /// Returns its name in JSON.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::NoJournal { .. } => "no-journal",
@@ -112,26 +109,22 @@ fn between(shortest: u64, longest: u64) -> String {
     if shortest == longest { shortest.to_string() } else { format!("{shortest} to {longest}") }
 }
 
-/// A cut after which something does not hold.
+/// A cut with a fault.
 #[derive(Clone, Debug, Serialize)]
 pub struct Violation {
-    /// Number of the run.
     pub run: u64,
-    /// Number of the cut in the run.
     pub cut: u64,
     /// Number of events before the power cut.
     pub events: usize,
-    /// Commands that were not durable then.
     pub not_durable: usize,
-    /// Which of them survived.
+    /// Which of those commands survived.
     pub survived: String,
-    /// The machine of the run.
     pub machine: String,
-    /// What does not hold (the first few).
+    /// The first few faults.
     pub broken: Vec<Broken>,
-    /// Number of things that do not hold.
+    /// Number of all faults.
     pub broken_count: usize,
-    /// What the device was told about the first block concerned.
+    /// The device's commands on the first block concerned.
     pub history: Vec<String>,
 }
 

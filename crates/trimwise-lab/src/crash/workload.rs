@@ -24,11 +24,11 @@ use super::{CrashError, below};
 
 /// Space for 25 MiB of files besides 11 MiB of metadata and log.
 const DRIVE: Bytes = Bytes::mib(40);
-/// The smallest log that the model runs with: a transaction of 64 blocks fills a quarter of it.
+/// The smallest log with which the model runs: a transaction of 64 blocks fills a quarter of it.
 const LOG: Bytes = Bytes::mib(1);
-/// Operations of all tasks together, in the first and the second mount.
+/// Operations of all tasks together in the first and the second mount.
 const OPERATIONS: [u64; 2] = [200, 60];
-/// More than a hundred times what a run takes; a host that exceeds it will never finish.
+/// More than a hundred times the events of a run; a host that exceeds it will never finish.
 const EVENTS_MAX: Budget = Budget { at_an_instant: 1_000_000, in_all: 20_000_000 };
 const WRITE_BYTES_MAX: u64 = 400_000;
 
@@ -39,10 +39,10 @@ pub struct Machine {
     trim_us: u64,
     generation: DiscardGeneration,
     memory: Bytes,
-    /// New blocks count as unwritten until their data are on the device, instead of delaying the commit.
+    /// True if new blocks count as unwritten until their data are on the device, instead of delaying the commit.
     converts: bool,
     narrow: bool,
-    /// Freed blocks are soon reused, while slow TRIMs are in the device together with everything else.
+    /// True if freed blocks are soon reused, while slow TRIMs are in the device together with everything else.
     tight: bool,
     ballast_percent: u64,
     tasks: u64,
@@ -201,7 +201,7 @@ async fn tasks(fs: &Ext4, machine: Machine, operations: u64, seed: u64) -> Resul
         sim.spawn(async move {
             for _ in 0..operations / machine.tasks {
                 match step(&fs, &machine, &mut rng).await {
-                    // Another task was faster, or there is no space: both are fine.
+                    // Another task was faster, or there is no space. Both are fine.
                     Ok(()) | Err(FileError::NoSpace { .. } | FileError::NotFound { .. }) => {}
                     Err(FileError::Exists { .. } | FileError::Other { .. }) => {}
                     Err(error @ FileError::Interrupted) => failed.set(Some(error)),
@@ -229,13 +229,13 @@ fn path_of(file: u64, directories: u64) -> String {
 async fn step(fs: &Ext4, machine: &Machine, rng: &mut impl Rng) -> Result<(), FileError> {
     let path = path_of(below(rng, machine.files), machine.directories);
     let directory = format!("d{}", 1 + below(rng, machine.directories));
-    // The smallest often end in the block in which the file ended.
+    // The smallest writes often end in the file's last block.
     let bytes_max = [WRITE_BYTES_MAX, 30_000, 1_000][below(rng, 3) as usize];
     let bytes = 1 + below(rng, bytes_max);
     let kind = below(rng, 120);
     match kind {
         0..20 => {
-            // Created, or truncated and rewritten.
+            // The file is created, or truncated and rewritten.
             let file = fs.open(&path, OpenMode::Create).await?;
             write_and_close(fs, rng, file, bytes).await
         }
@@ -274,7 +274,7 @@ async fn step(fs: &Ext4, machine: &Machine, rng: &mut impl Rng) -> Result<(), Fi
         100..110 => fs.rename(&path, &path_of(below(rng, machine.files), machine.directories)).await,
         110..120 => {
             let mode = if below(rng, 2) == 0 { OpenMode::Direct } else { OpenMode::CreateKeep };
-            // Past the page cache only whole blocks are written.
+            // Direct writes must consist of whole blocks.
             let (grain, bytes) = match mode {
                 OpenMode::Direct => (UNIT_BYTES, bytes.next_multiple_of(UNIT_BYTES)),
                 _ => (UNIT_BYTES / 2, bytes),

@@ -1,4 +1,4 @@
-//! Claims as data: what a source says, how it knows, what role that plays here, and whether it holds.
+//! Claims as data: the source's statement, its basis, its role here, and whether it holds.
 //!
 //! An experiment measures and names its `Figures`. Its claims are in `experiments/NAME/claims.toml`, next to its
 //! README; `experiments/README.md` describes the file. Only this module judges claims.
@@ -21,8 +21,8 @@ use crate::made::MadeBy;
 pub(super) struct Figures(BTreeMap<String, Vec<f64>>);
 
 impl Figures {
-    /// Names a figure. An empty list is no figure: claims about it are left out. A value that was not found is NaN, for
-    /// which no condition holds.
+    /// Names a figure. An empty list does not count as a figure: claims about it are left out. A value that was not
+    /// found is NaN, for which no condition holds.
     pub fn set(&mut self, name: impl Into<String>, values: impl IntoIterator<Item = f64>) {
         let values: Vec<f64> = values.into_iter().collect();
         if !values.is_empty() {
@@ -53,7 +53,7 @@ impl Experiment {
         self.judge_on(None, figures, rows, reps, seed)
     }
 
-    /// Judges all claims on a real kernel's figures, where some have another role and some are made only there.
+    /// Judges all claims on a real kernel's figures. Some claims have another role there, and some are made only there.
     ///
     /// # Panics
     /// If the built-in file of claims is wrong.
@@ -107,7 +107,7 @@ struct Document {
     basis: Option<Basis>,
     role: Option<Role>,
     because: Option<String>,
-    /// Sentences; one about something that was not measured is left out.
+    /// Sentences. A sentence about a figure that was not measured is left out.
     #[serde(default)]
     finding: Vec<String>,
     #[serde(default)]
@@ -122,23 +122,22 @@ struct Entry {
     basis: Option<Basis>,
     role: Option<Role>,
     because: Option<String>,
-    /// Its role on a real kernel, if another; then `because` is only about the model.
+    /// Role on a real kernel, if it differs. Then `because` applies only to the model.
     role_on_kernel: Option<Role>,
     #[serde(default)]
     kernel_only: bool,
     text: String,
     published: Option<Figure>,
     holds: Vec<String>,
-    /// Text with terms in braces: `{lazy / commit:.2} of it`. If a single term is all there is, the value stays a
-    /// number.
+    /// Text with terms in braces: `{lazy / commit:.2} of it`. If the text is a single term, the value stays a number.
     measured: String,
-    /// The claim is made once for each of these values, which replaces `$`.
+    /// The claim is made once for each of these values, which replace `$`.
     #[serde(default)]
     each: Vec<String>,
 }
 
 impl Entry {
-    /// Whether it is made on that host; takes its role there.
+    /// Returns true if the claim is made on that host, and sets its role there.
     fn is_made_on(&mut self, is_kernel: bool) -> bool {
         if let Some(role) = self.role_on_kernel.filter(|_| is_kernel) {
             self.role = Some(role);
@@ -163,7 +162,7 @@ impl Entry {
 }
 
 impl Document {
-    /// Returns the claims, which of them were not tried, and the finding.
+    /// Returns the claims, the identifiers of those that were not tried, and the finding.
     fn judge(&self, figures: &Figures) -> (Vec<Claim>, Vec<String>, String) {
         let entries: Vec<Entry> = self.claim.iter().flat_map(Entry::expanded).collect();
         let scope = Scope { figures, define: &self.define, published: &None };
@@ -180,7 +179,7 @@ impl Document {
     }
 }
 
-/// Summarises how many claims are met, by role, and which are not: `Checks met 1 of 2; fitted 3 of 3.`
+/// Summarises how many claims are met, by role, and names the others: `Checks met 1 of 2; fitted 3 of 3.`
 pub fn summary(claims: &[Claim]) -> String {
     let of_role = |(role, name): (Role, &str)| {
         let of: Vec<bool> = claims.iter().filter(|claim| claim.role == role).map(|claim| claim.met).collect();
@@ -208,7 +207,7 @@ pub fn summary(claims: &[Claim]) -> String {
     }
 }
 
-/// Names a claim that is met by its tolerance, with how far it is off.
+/// Describes a claim that is met only by its tolerance, with its deviation.
 fn tolerated(claim: &Claim) -> String {
     let off: Vec<String> = claim.deviations().iter().map(|off| format!("{:+.0} %", off * 100.0)).collect();
     let off = off.join(" and ").replace('-', "\u{2212}");
@@ -231,7 +230,7 @@ struct Scope<'a> {
 }
 
 impl Scope<'_> {
-    /// Judges a claim; `None` if anything that it is about was not measured.
+    /// Judges a claim; `None` if one of its figures was not measured.
     fn judge(&self, entry: &Entry, document: &Document) -> Option<Claim> {
         let basis = entry.basis.or(document.basis).expect("every claim has a basis");
         let role = entry.role.or(document.role).expect("every claim has a role");
@@ -264,8 +263,8 @@ impl Scope<'_> {
         })
     }
 
-    /// The limits that the conditions set to the measured figure, if that is a single one: those that compare it with
-    /// a number, or its distance from the published figure.
+    /// Returns the limits that the conditions set to the measured figure, if it is a single one: from comparisons with
+    /// a number, or of its distance from the published figure.
     fn limits(self, entry: &Entry) -> Option<[Option<f64>; 2]> {
         let measured = entry.measured.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'))?;
         let value = |text: &str| match self.term(text).as_deref() {
@@ -314,7 +313,8 @@ impl Scope<'_> {
         }
     }
 
-    /// Fills in a template: complete, or with words for what was not measured.
+    /// Fills in a template. Returns it complete, if possible, and with words in place of figures that were not
+    /// measured.
     fn text(&self, template: &str) -> (Option<String>, String) {
         let (mut text, mut complete, mut rest) = (String::new(), true, template);
         while let Some((before, (term, after))) =
@@ -347,7 +347,7 @@ fn known<T>(value: Result<T, Gap>, text: &str) -> Option<T> {
     }
 }
 
-/// Splits a term from its format: whether its sign is always shown, and its decimals, as in `x:+.1`.
+/// Splits a term from its format, as in `x:+.1`: whether the sign is always shown, and the number of decimals.
 fn precision(term: &str) -> (&str, bool, usize) {
     let parsed =
         term.rsplit_once(":.").map(|parts| (parts, false)).or(term.rsplit_once(":+.").map(|p| (p, true)));
@@ -471,8 +471,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Calls a function: `list(a, b)` joins; `min` and `max` work on one list, or element by element on two; `steps`
-    /// are the differences of neighbours; `off(a, b)` is the relative distance of a from b, zero if both are 0.
+    /// Calls a function. `list(a, b)` joins; `min` and `max` work on one list, or element by element on two; `steps`
+    /// returns the differences of neighbours; `off(a, b)` is the relative distance of a from b, zero if both are 0.
     fn call(name: &str, arguments: &[Vec<f64>]) -> Values {
         let value = match (name, arguments) {
             ("list", all) => all.concat(),

@@ -50,18 +50,17 @@ fn day(seed: u64) -> Week {
 
 /// The kernel: the oldest long-term series whose ext4 discards after the commit.
 pub const KERNEL: &str = "6.1";
-/// The drive: its TRIM is not queued and blocks everything else, and a command takes 12 ms. That is not a measured
+/// The drive. Its TRIM is not queued and blocks everything else, and a command takes 12 ms. That is not a measured
 /// value: it was chosen so that the claims of the poster on SeT hold.
 pub const DEVICE: &str = "sata-60gb-2011";
-/// Capacity, small enough that ageing and a week write twice its size.
+/// Small enough that ageing and a week write twice the capacity.
 pub const CAPACITY: Bytes = Bytes::gib(4);
-/// Utilization after ageing, percent.
 pub const AGED_PERCENT: u64 = 30;
 pub const FILE_SYSTEMS: [&str; 3] = ["ext4", "xfs", "btrfs"];
-/// The most untrimmed space that the daemon's default leaves, in thousandths of the file system.
+/// Maximum untrimmed space that the daemon's default leaves, in thousandths of the file system.
 pub(crate) const BOUND_PERMILLE: u64 = 100;
 
-/// A minute in which a discard was under way counts as trimming.
+/// Length of a minute. Minutes in which a discard is in flight count as trimming.
 const MINUTE_NS: u64 = 60_000_000_000;
 const HOUR_NS: u64 = 60 * MINUTE_NS;
 
@@ -72,9 +71,9 @@ pub enum Trimming {
     /// The mount option `discard`; on btrfs `discard=sync`.
     Discard,
     DiscardAsync,
-    /// FITRIM over everything at 3 o'clock on the first day: fstrim.timer.
+    /// FITRIM over everything at 3 o'clock on the first day, as fstrim.timer does.
     FstrimWeekly,
-    /// The same at 3 o'clock each day.
+    /// FITRIM over everything at 3 o'clock each day.
     FstrimDaily,
     Daemon,
 }
@@ -137,30 +136,30 @@ pub struct Slices {
     pub longest_ns: u64,
 }
 
-/// The measurements of a run. Times count from the start of the week.
+/// Measurements of a run. Times count from the start of the week.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
     pub case: Case,
     pub done: WeekDone,
     pub discards: Vec<Discarded>,
-    /// Bytes that the drive holds, at the start of the week and at each of its looks.
+    /// Bytes that the drive holds, at the start of the week and at each look.
     pub mapped_bytes: Vec<u64>,
     pub capacity_bytes: u64,
     pub write_amplification: f64,
     pub slices: Option<Slices>,
 }
 
-/// The writes, or the reads, of those hours in which accesses come at one rate. At night they come five times as often:
-/// an access that waits for others there says nothing about trimming.
+/// Writes or reads in the hours in which accesses come at one rate. At night they come five times as often, and an
+/// access that waits for others there says nothing about trimming.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct OfRate {
-    /// Whether these are the busy hours of the night, from 1 to 5 o'clock; else all others.
+    /// True for the busy hours of the night, from 1 to 5 o'clock; false for all others.
     pub busy: bool,
-    /// Those in minutes in which a discard was under way; `None` if there was no such minute.
+    /// Latency in minutes in which a discard was in flight; `None` if there was no such minute.
     pub trimming: Option<LatencySummary>,
-    /// Those in hours without any discard; `None` if there was no such hour.
+    /// Latency in hours without any discard; `None` if there was no such hour.
     pub untouched: Option<LatencySummary>,
-    /// Those of the run that never trims, in the hours in which this one trims.
+    /// Latency in the run that never trims, in the hours in which this one trims.
     pub never: Option<LatencySummary>,
 }
 
@@ -171,25 +170,25 @@ pub struct Row {
     /// Time until a write of the foreground was durable.
     pub write: LatencySummary,
     pub read: LatencySummary,
-    /// Writes in minutes in which a discard was under way; `None` if there was no such minute.
+    /// Latency of writes in minutes in which a discard was in flight; `None` if there was no such minute.
     pub write_trimming: Option<LatencySummary>,
-    /// The same next to what they are compared with, by the kind of hour.
+    /// Latency of writes and its references, by the kind of hour.
     pub rates: [OfRate; 2],
-    /// Reads in the same way.
+    /// Latency of reads and its references, by the kind of hour.
     pub read_rates: [OfRate; 2],
-    /// Time in which a discard was under way.
+    /// Time in which a discard was in flight.
     pub discarding_ns: u64,
     pub discard_max_ns: u64,
     pub write_amplification: f64,
     pub discards: Discards,
     pub slices: Option<Slices>,
-    /// Space freed: what had been in use when the week began, and what was removed in it.
+    /// Space freed: space in use at the beginning of the week, plus files removed during it.
     pub freed_bytes: u64,
-    /// Time until less than the bound was untrimmed for the first time.
+    /// Time until the untrimmed space fell below the bound for the first time.
     pub under_bound_after_ns: Option<u64>,
     pub untrimmed_max_bytes: Option<u64>,
     pub untrimmed_end_bytes: u64,
-    /// Untrimmed at the start of the week and at each look: space that the drive holds and the file system does not.
+    /// Untrimmed space (held by the drive but not by the file system) at the start of the week and at each look.
     pub untrimmed_bytes: Vec<u64>,
 }
 
@@ -208,7 +207,7 @@ pub struct WeekText {
     pub bound_permille: u64,
 }
 
-/// Returns a set of minutes or hours with discards, by number, ascending.
+/// Returns the numbers of the minutes or hours with discards, ascending.
 fn slots(discards: &[Discarded], slot_ns: u64) -> Vec<u64> {
     let spans = discards.iter().flat_map(|d| d.at_ns / slot_ns..=d.done_ns / slot_ns);
     let mut slots: Vec<u64> = spans.collect();
@@ -217,7 +216,7 @@ fn slots(discards: &[Discarded], slot_ns: u64) -> Vec<u64> {
     slots
 }
 
-/// Returns the time in which at least one discard was under way.
+/// Returns the time in which at least one discard was in flight.
 fn discarding_ns(discards: &[Discarded]) -> u64 {
     let mut spans: Vec<(u64, u64)> = discards.iter().map(|d| (d.at_ns, d.done_ns)).collect();
     spans.sort_unstable();
@@ -244,7 +243,7 @@ fn bound(capacity_bytes: u64) -> Bytes {
 }
 
 impl Row {
-    /// Evaluates a run, next to the one of the same file system that never trims.
+    /// Evaluates a run, compared with the run of the same file system that never trims.
     pub fn of(week: &Week, run: &Run, never: Option<&Run>) -> Option<Self> {
         let (minutes, hours) = (slots(&run.discards, MINUTE_NS), slots(&run.discards, HOUR_NS));
         let all = latencies(week, &run.done, |_| true);

@@ -1,10 +1,10 @@
-//! Measurements over a grid, and the figures that are drawn of them, in the model and on a real kernel.
+//! Measurements over a grid and figures drawn from them, in the model and on a real kernel.
 
 use super::claims::Figures;
 use crate::plot::{Axis, Place, Plot, PlotKind, Point, Series};
 use trimwise::compare::statistics::median;
 
-/// What was measured in each cell of a grid: for each series, such as a policy, at each place of the x axis, such as a
+/// Measurements in each cell of a grid: for each series, such as a policy, at each place of the x axis, such as a
 /// utilization.
 #[derive(Clone, Debug)]
 pub struct Grid<T> {
@@ -14,7 +14,7 @@ pub struct Grid<T> {
     runs: Vec<Vec<Vec<T>>>,
 }
 
-/// A figure that an experiment shows of its runs.
+/// A figure of an experiment's runs.
 pub(super) struct Shown<T> {
     pub title: &'static str,
     pub y: Axis,
@@ -22,7 +22,7 @@ pub(super) struct Shown<T> {
 }
 
 impl<T> Grid<T> {
-    /// Takes the repetitions of each cell from `runs`, which receives the numbers of series and place.
+    /// Takes the repetitions of each cell from `runs`, which receives the indices of series and place.
     pub fn new(
         series: impl IntoIterator<Item = impl Into<String>>,
         places: impl IntoIterator<Item = impl Into<Place>>,
@@ -50,12 +50,12 @@ impl<T> Grid<T> {
         median(&self.runs[series][place].iter().map(of).collect::<Vec<_>>())
     }
 
-    /// Returns the medians of a series, place by place, as far as it was run.
+    /// Returns the medians of the places of a series that were run, in order.
     pub(super) fn line(&self, series: &str, of: impl Fn(&T) -> f64) -> impl Iterator<Item = f64> {
         self.places.iter().filter_map(move |place| self.median(series, place, &of))
     }
 
-    /// Returns these lines by their series, and each cell's median by `SERIES.PLACE`.
+    /// Returns the lines named after their series, and each cell's median as `SERIES.PLACE`.
     pub(super) fn named(&self, of: impl Fn(&T) -> f64) -> Figures {
         let mut figures = Figures::default();
         self.name(&mut figures, "", &of);
@@ -73,7 +73,7 @@ impl<T> Grid<T> {
         }
     }
 
-    /// Returns the same of these series alone.
+    /// Returns the grid with only these series.
     pub(super) fn only(&self, keeps: impl Fn(&str) -> bool) -> Self
     where
         T: Clone,
@@ -97,7 +97,7 @@ impl<T> Grid<T> {
     }
 }
 
-/// Draws a figure of the kernel and the model of it: both sides in one, and how far the model is off.
+/// Draws the kernel and its model in one figure, and the model's error in another.
 pub(super) fn both<T>(sides: &[Grid<T>; 2], kind: PlotKind, x: &Axis, shown: &Shown<T>) -> [Plot; 2] {
     let [mut all, model] = sides.each_ref().map(|side| side.plot(kind, x, shown));
     let y = Axis::linear("model_over_kernel", "ratio", "");

@@ -1,4 +1,4 @@
-//! What real kernels discard: how much, when, and what is lost at unmount.
+//! Discards of real kernels: how much, when, and what is lost at unmount.
 //!
 //! Every kernel does the same deletions on each file system. A file lies in one piece, in many pieces with another file
 //! between them, or in many pieces with free space between them. It is removed, the directory is synced, and every
@@ -22,7 +22,7 @@ use trimwise::units::Bytes;
 use super::result::ExperimentResult;
 use super::{Experiment, Host};
 
-/// The experiment. Nothing is drawn at random: one run is enough.
+/// The experiment. Nothing is drawn at random, so one run is enough.
 pub static EXPERIMENT: Experiment = Experiment {
     name: "kernels",
     question: "What do the file systems of real kernels discard when a file is removed, when, and what is lost at unmount?",
@@ -34,11 +34,11 @@ pub static EXPERIMENT: Experiment = Experiment {
 
 pub const KERNELS: [&str; 3] = ["5.10", "6.1", "6.12"];
 
-/// Returns why a kernel cannot run with a file system, if so.
+/// Returns the reason why a kernel cannot run with a file system, if there is one.
 ///
-/// In f2fs of 5.10, FITRIM and the discard thread may wait for one command. The second waiter looks at it again and
-/// again (`__wait_one_discard_bio` leaves it listed while the other holds it) until a tick of the scheduler lets the
-/// first continue. In virtual time computing takes none, so there is no tick.
+/// In f2fs of 5.10, FITRIM and the discard thread may wait for one command. The second waiter polls it
+/// (`__wait_one_discard_bio` leaves it listed while the other holds it) until a tick of the scheduler lets the first
+/// continue. Computing takes no virtual time, so there is no tick.
 pub fn cannot_run(kernel: &str, file_system: &str) -> Option<&'static str> {
     ((kernel, file_system) == ("5.10", "f2fs")).then_some(
         "its FITRIM spins until the scheduler's tick, which never comes where computing takes no time",
@@ -47,32 +47,33 @@ pub fn cannot_run(kernel: &str, file_system: &str) -> Option<&'static str> {
 
 pub const DEVICE: &str = "sata-generic";
 
-/// Capacity: the same drive with fewer blocks per plane. ext4 runs on through free space, and 4 GiB have enough of it.
+/// The drive's capacity, with fewer blocks per plane. ext4 continues into free space when it discards, and 4 GiB have
+/// enough of it.
 pub const CAPACITY: Bytes = Bytes::gib(4);
 pub const PLAIN_BYTES: u64 = 64 << 20;
 
-/// Pieces of a scattered file: large enough for the 64 KiB that f2fs discards at least in the background, and small
-/// compared with the 128 MiB of a block group that ext4 may run on through.
+/// Size of the pieces of a scattered file: at least the 64 KiB that f2fs discards in the background, and small compared
+/// with an ext4 block group of 128 MiB.
 pub const EXTENT_BYTES: u64 = 64 << 10;
 
 /// Number of pieces. Each costs two fsyncs to make.
 pub const EXTENTS: u64 = 1024;
 
-/// The file that is removed between the second FITRIM and the third.
+/// Size of the file that is removed between the second FITRIM and the third.
 pub const SMALL_BYTES: u64 = 1 << 20;
 
 /// Syncs of a small file after the one that follows the deletion.
 pub const LATER_FSYNCS: u64 = 20;
 
-/// How long to wait for discards. The slowest is btrfs, which waits for two minutes and on older kernels then sends at
+/// Time to wait for discards. The slowest is btrfs, which waits for two minutes, and on older kernels then sends at
 /// most ten a second.
 pub const WINDOW_NS: u64 = 3_600_000_000_000;
 
-/// How long the file system is left alone between creating files and removing them: by then what was written is
-/// checkpointed, and what creating them freed is discarded.
+/// Time between creating files and removing them. By then the data are checkpointed, and space that was freed in
+/// creating the files is discarded.
 pub const SETTLE_NS: u64 = 300_000_000_000;
 
-/// How long to wait for FITRIM's discards after the call.
+/// Time to wait for FITRIM's discards after the call.
 pub const AFTER_FITRIM_NS: u64 = 60_000_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -81,7 +82,7 @@ pub struct Mount {
     pub options: &'static str,
 }
 
-/// The mounts of every kernel, by file system. Options are always named, since defaults have changed.
+/// Mounts of every kernel, by file system. Options are always given, since defaults have changed.
 pub const MOUNTS: [Mount; 9] = [
     Mount { file_system: "ext4", options: "nodiscard" },
     Mount { file_system: "ext4", options: "discard" },
@@ -120,7 +121,7 @@ impl Case {
     }
 }
 
-/// Returns what every kernel is examined for, in the order of the tables.
+/// Returns the cases of every kernel, in the order of the tables.
 pub fn cases() -> Vec<Case> {
     let discarding = || MOUNTS.into_iter().filter(Mount::discards);
     let remounted = discarding().filter(|mount| mount.options != "discard=async");
@@ -134,13 +135,13 @@ pub fn cases() -> Vec<Case> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Fitrim {
-    /// Its return value; the meaning depends on the file system.
+    /// FITRIM's return value; its meaning depends on the file system.
     pub answer_bytes: u64,
     pub call_ns: u64,
-    /// When the last discard was acknowledged, since the call began.
+    /// Time from the start of the call to the acknowledgement of the last discard.
     pub last_ns: Option<u64>,
     pub in_call: Discards,
-    /// Discards that reached it until [`AFTER_FITRIM_NS`] later, including those.
+    /// Discards from the start of the call until [`AFTER_FITRIM_NS`] after its end.
     pub discards: Discards,
 }
 
@@ -161,13 +162,13 @@ pub struct UnmountRun {
     #[serde(flatten)]
     pub mount: Mount,
     pub freed_bytes: u64,
-    /// Discards up to the call of unmount: in the fsync of the directory and in sync.
+    /// Discards before the call of unmount: in the fsync of the directory and in sync.
     pub before_unmount: Discards,
     pub in_unmount: Discards,
     pub unmount_ns: u64,
-    /// The freed bytes that had been discarded by then; `None` if the file system does not tell where they lay.
+    /// Freed bytes that had been discarded by then; `None` if the file system does not report their location.
     pub covered_bytes: Option<u64>,
-    /// Discards after the next mount without further action, in [`WINDOW_NS`].
+    /// Discards in [`WINDOW_NS`] after the next mount, without further action.
     pub after_mount: Discards,
     pub fitrim: Fitrim,
 }
@@ -175,7 +176,7 @@ pub struct UnmountRun {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RemountStep {
     pub options: String,
-    /// The line of /proc/mounts: the options as the file system shows them.
+    /// The line of /proc/mounts, with the options as the file system shows them.
     pub shown_options: String,
     pub freed_bytes: u64,
     pub discards: Discards,
@@ -186,7 +187,7 @@ pub struct RemountRun {
     pub kernel: String,
     #[serde(flatten)]
     pub mount: Mount,
-    /// Mounted without it, remounted with it, and remounted without it.
+    /// Mounted without the option, remounted with it, and remounted without it.
     pub steps: Vec<RemountStep>,
 }
 
@@ -211,12 +212,12 @@ pub fn evaluate(measured: &Measured, reps: u32, seed: u64) -> ExperimentResult {
     let mut result = EXPERIMENT.judge(&claims::figures(measured), rows, reps, seed);
     result.tables = tables::all(measured);
     if !measured.missing.is_empty() {
-        result.finding += &format!(" Not looked at: {}.", measured.missing.join("; "));
+        result.finding += &format!(" Not examined: {}.", measured.missing.join("; "));
     }
     result
 }
 
-/// The rows of the experiment: the observations, and discarded bytes over time.
+/// Rows of the experiment: the observations, and discarded bytes over time.
 #[derive(Serialize)]
 struct KernelRows<'a> {
     #[serde(flatten)]

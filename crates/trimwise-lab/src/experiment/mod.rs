@@ -34,11 +34,10 @@ use trimwise::failure::Failure;
 use trimwise_linux::kept::Kept;
 use trimwise_linux::pool;
 
-/// All experiments, in the order of the list.
 pub static ALL: [&Experiment; 15] = [
     &postmark_vendors::EXPERIMENT,
-    &set::one_a::EXPERIMENT,
-    &set::one_b::EXPERIMENT,
+    &set::ONE_A,
+    &set::ONE_B,
     &lazy::FIGURE_3,
     &lazy::FIGURE_4,
     &lazy::TABLE_2,
@@ -53,57 +52,50 @@ pub static ALL: [&Experiment; 15] = [
     &daemon_week::DAY,
 ];
 
-/// A published experiment that can be repeated.
 pub struct Experiment {
-    /// Its name on the command line.
+    /// Name on the command line.
     pub name: &'static str,
-    /// The question that it answers.
     pub question: &'static str,
-    /// Default repetitions: as many as in the source.
+    /// Default number of repetitions, as in the source.
     pub reps: u32,
-    /// Its `claims.toml`.
     pub claims: &'static str,
-    /// Where it runs.
     pub host: Host,
-    /// Runs and evaluates it.
     pub run: fn(&Request) -> Result<ExperimentResult, Failure>,
 }
 
-/// Checks whether this computer can run parts of an experiment, on a kernel if one is named, before anything runs.
+/// Checks before anything runs if this computer can run these parts of an experiment, on a kernel if one is named.
 pub type Check = fn(&[String], Option<&KernelTarget>) -> Result<(), Failure>;
 
-/// Where the user wants experiments to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum On {
-    /// Each on its usual host.
+    /// Each experiment on its usual host.
     Usual,
     /// On a kernel of the experiment's choice.
     Kernel,
-    /// On this one.
     This(KernelTarget),
 }
 
-/// Where an experiment runs. One that has parts to choose from checks the choice.
+/// Where an experiment runs. An experiment with several parts checks the choice of parts.
 pub enum Host {
-    /// In the model.
     Model,
-    /// In the model, or on a kernel that has the experiment's policies too: on this one if none is named.
+    /// In the model, or on a kernel that has the experiment's policies too; on this one by default.
     ModelOrKernel(&'static str, Check),
     /// On kernels of its own choice.
     Kernels(Check),
-    /// On a kernel of its own choice, or on the one that is named.
+    /// On a kernel of its own choice, or a named one.
     AnyKernel(Check),
-    /// The same for hours: it is sampled unless all of it is asked for, and keeps finished cells in a folder if one is named.
+    /// Like [`Host::AnyKernel`], for hours. It is sampled unless all of it is requested, and keeps finished cells in a
+    /// folder if one is named.
     Long(Check),
 }
 
 impl Experiment {
-    /// Whether it boots kernels without being asked to.
+    /// Returns true if the experiment boots kernels by default.
     pub fn boots(&self) -> bool {
         matches!(self.host, Host::Kernels(_) | Host::AnyKernel(_) | Host::Long(_))
     }
 
-    /// Whether it takes hours, and keeps finished cells.
+    /// Returns true if the experiment takes hours, and keeps finished cells.
     pub fn is_long(&self) -> bool {
         matches!(self.host, Host::Long(_))
     }
@@ -112,10 +104,10 @@ impl Experiment {
         matches!(self.host, Host::ModelOrKernel(..) | Host::AnyKernel(_) | Host::Long(_))
     }
 
-    /// Returns the kernel to name to it if it is to run there; `None` if it runs on its usual host.
+    /// Returns the kernel to run on; `None` for the experiment's usual host.
     ///
     /// # Errors
-    /// [`Failure::Usage`] if it cannot run there.
+    /// [`Failure::Usage`] if the experiment cannot run there.
     pub fn target(&self, on: &On) -> Result<Option<KernelTarget>, Failure> {
         let named = match (on, &self.host) {
             (On::Usual, _) | (On::Kernel, Host::Kernels(_) | Host::AnyKernel(_) | Host::Long(_)) => {
@@ -137,7 +129,7 @@ impl Experiment {
         )))
     }
 
-    /// Rejects parts and kernels that it does not have, or that this computer cannot run.
+    /// Rejects unknown parts, and kernels that the experiment does not have or this computer cannot run.
     pub fn check(&self, only: &[String], target: Option<&KernelTarget>) -> Result<(), Failure> {
         match self.host {
             Host::ModelOrKernel(_, check)
@@ -155,28 +147,24 @@ impl Experiment {
     }
 }
 
-/// Progress callback: how much is done, of how much.
+/// Receives the number of completed steps, and of all steps.
 pub type Report = Arc<dyn Fn(u64, u64) + Send + Sync>;
 
-/// How to run an experiment.
+/// Settings of an experiment's run.
 pub struct Request {
-    /// Repetitions of each of its cells.
     pub reps: u32,
-    /// The seed of all its runs.
     pub seed: u64,
-    /// Runs at a time; `None`: as many as suit this computer.
+    /// Number of concurrent runs; `None` for as many as suit this computer.
     pub jobs: Option<usize>,
-    /// Which parts of it; empty: all.
+    /// Parts to run; empty for all.
     pub only: Vec<String>,
-    /// Whether experiments that are sampled on a real kernel run whole there.
+    /// True to run experiments completely that are sampled on a real kernel.
     pub full: bool,
-    /// Where a long experiment keeps finished cells; `None`: nowhere.
+    /// Folder in which a long experiment keeps finished cells.
     pub kept: Option<Kept>,
-    /// The kernel to run it on, if not its usual host.
+    /// Kernel to run on instead of the usual host.
     pub target: Option<KernelTarget>,
-    /// Limits of the guests, for experiments that boot kernels.
     pub bounds: Bounds,
-    /// Told how much is done, of how much.
     pub report: Report,
 }
 
@@ -184,7 +172,7 @@ impl Request {
     /// Carries out `count` runs on several threads and returns their results in order. `run` receives its number and a
     /// callback to call after each of its `steps`, which drives the progress display.
     ///
-    /// `devices` are those whose models exist at the same time; the largest decides how many runs fit into memory.
+    /// The models of all `devices` exist at the same time; the largest decides how many runs fit into memory.
     fn spread<T: Send>(
         &self,
         devices: &[&str],
@@ -197,7 +185,7 @@ impl Request {
         self.spread_in(memory, count, steps, |i, step| run(i, step).map_err(Failure::run))
     }
 
-    /// Does the same for runs that each need this much memory.
+    /// Like `spread`, for runs that each need this much memory.
     fn spread_in<T: Send>(
         &self,
         memory: Bytes,
@@ -224,7 +212,7 @@ impl Request {
         })
     }
 
-    /// Carries out the cases of an experiment that boots a kernel for each; every case needs this much memory.
+    /// Carries out cases that each boot a kernel and need this much memory.
     fn boot<C: Copy + Sync, T: Send>(
         &self,
         memory: Bytes,

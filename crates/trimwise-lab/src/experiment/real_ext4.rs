@@ -1,7 +1,8 @@
-//! The papers' policies on a real ext4, next to the model of that guest: what their experiments share.
+//! Shared by the papers' experiments: their policies on a real ext4, next to the model of that guest.
 //!
-//! A patched kernel has all of them, with discards inside the commit, one at a time, as the papers' kernels had. A
-//! stock kernel has `off` and its own `commit`. The guest's processor takes no time, so the model's takes none either.
+//! A patched kernel has all of the policies, with discards inside the commit, one at a time, as the papers' kernels
+//! had. A stock kernel has `off` and its own `commit`. The guest's processor takes no time, so the model's takes none
+//! either.
 
 use trimwise::compare::watch::Issue;
 use trimwise::fs::host::HostConfig;
@@ -16,12 +17,12 @@ use super::Request;
 use crate::guests::{self, Ran, RealKernel};
 use trimwise::failure::Failure;
 
-/// The kernel that has the papers' policies.
+/// A kernel that has the papers' policies.
 pub(super) const KERNEL: &str = "6.12+ext4-trim:ext4";
 
 #[derive(Clone, Debug)]
 pub(super) struct Policy {
-    /// Its name in figures and claims, where `commit` is what the papers call traditional.
+    /// Name in figures and claims; the papers call `commit` traditional.
     pub name: String,
     pub kernel: KernelPolicy,
     pub model: PolicySpec,
@@ -35,7 +36,7 @@ pub(super) struct RealExt4 {
 }
 
 impl RealExt4 {
-    /// Finds the kernel of a target. Its guests have this much memory.
+    /// Finds the kernel of a target, for guests with this much memory.
     pub fn new(target: &KernelTarget, memory: Bytes) -> Result<Self, Failure> {
         if target.file_system != FileSystem::Ext4 {
             return Err(Failure::usage(format!(
@@ -51,7 +52,7 @@ impl RealExt4 {
         })
     }
 
-    /// Returns those of an experiment's policies that a target's kernel has.
+    /// Returns the experiment's policies that a target's kernel has.
     pub fn policies_of(target: &KernelTarget, names: &[&str]) -> Vec<Policy> {
         let policy = |name: &&str| {
             let text = match *name {
@@ -78,12 +79,12 @@ impl RealExt4 {
     }
 }
 
-/// The step that makes an ext4, which the papers' experiments all begin with.
+/// Returns the step that makes an ext4, with which the papers' experiments begin.
 pub(super) fn mkfs() -> Step {
     Step::Mkfs { file_system: FileSystem::Ext4, options: Vec::new() }
 }
 
-/// Chooses the parts that `--only` names; all if it names none.
+/// Selects the parts that `--only` names; all by default.
 pub(super) fn chosen<T: Clone>(
     all: &[T],
     name: impl Fn(&T) -> String,
@@ -97,7 +98,7 @@ pub(super) fn chosen<T: Clone>(
     Ok(all.iter().filter(|one| only.is_empty() || only.contains(&name(one))).cloned().collect())
 }
 
-/// Refuses parts where the whole takes seconds.
+/// Rejects a choice of parts: in the model the whole experiment takes seconds.
 pub(super) fn whole_in_model(only: &[String]) -> Result<(), Failure> {
     match only.first() {
         None => Ok(()),
@@ -107,13 +108,13 @@ pub(super) fn whole_in_model(only: &[String]) -> Result<(), Failure> {
     }
 }
 
-/// Returns how discards were issued, from the kernel's requests since the removal of what they free.
+/// Returns how discards were issued, from the kernel's requests since the removal of the file.
 pub(super) fn issue(requests: &[TraceEntry]) -> Issue {
     let discards = || requests.iter().filter(|request| request.kind == Traced::Discard);
     let (Some(first), Some(acknowledged)) = (discards().next(), discards().map(|d| d.done_ns).max()) else {
         return Issue::default();
     };
-    // As in the model: since the last flush before it, which made the removal durable.
+    // As in the model, the time counts from the last flush before the first TRIM, which made the removal durable.
     let flushes = requests.iter().filter(|r| r.kind == Traced::Flush && r.done_ns <= first.at_ns);
     let durable = flushes.map(|flush| flush.done_ns).max().unwrap_or(first.at_ns);
     Issue { commands: discards().count() as u64, time: SimDuration(acknowledged - durable) }

@@ -9,54 +9,48 @@ use crate::guests::RealKernel;
 use crate::made::{self, MadeBy};
 use crate::plot::{Plot, Table};
 
-/// The result of a repeated experiment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ExperimentResult {
-    /// Name of the experiment on the command line.
+    /// Name on the command line.
     pub experiment: String,
-    /// The question that it answers.
     pub question: String,
-    /// The source of its claims.
     pub source: String,
     /// The result in a sentence or two, and how many claims of each role are met.
     pub finding: String,
-    /// The real kernel that it ran on, if the model was not its host.
+    /// The real kernel on which the experiment ran, if it did not run in the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel: Option<RealKernel>,
-    /// The version of trimwise.
     pub trimwise: String,
-    /// The code and the kernels that made it; empty in documents of earlier versions.
+    /// The code and the kernels that made the result; empty in documents of earlier versions.
     #[serde(default)]
     pub made_by: MadeBy,
-    /// The seed of all its runs.
     pub seed: u64,
-    /// Repetitions of each cell.
     pub reps: u32,
     /// Figures next to the published ones.
     pub rows: Rows,
-    /// Tables of rows that only their experiment lays out, for a report that is made from the JSON.
+    /// Tables that only the experiment itself can lay out, for reports made from the JSON.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tables: Vec<Table>,
-    /// The source's claims, whether they hold here, and in which role.
+    /// The source's claims, judged.
     pub claims: Vec<Claim>,
-    /// The claims that were not tried, because something that they are about was not measured.
+    /// Claims that were not tried because a figure was not measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub untried: Vec<String>,
-    /// The command that repeats it; empty in documents of earlier versions.
+    /// The command that repeats the experiment; empty in documents of earlier versions.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub command: String,
 }
 
 impl ExperimentResult {
-    /// Names the kernels that an experiment of its own kernels ran on.
+    /// Adds the kernels of an experiment that chooses its own.
     pub(super) fn made_on<'a>(self, images: impl IntoIterator<Item = &'a KernelImage>) -> Self {
         let kernels = images.into_iter().map(made::kernel).collect();
         Self { made_by: MadeBy::kernels(kernels, self.seed), ..self }
     }
 }
 
-/// The rows of an experiment: data for programs, in the layout of its source, with the figures and tables of them for
-/// people. Read back from a document, they are what they were.
+/// Rows of an experiment: data for programs, in the layout of its source, with figures and tables for people. Reading a
+/// document back gives the same rows.
 #[derive(Clone, Debug)]
 pub struct Rows {
     data: Value,
@@ -66,28 +60,27 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// Makes the rows of what an experiment shows to programs: a list of figures, the list of `postmark-vendors`, or
-    /// observations of another layout, with figures under `plots` if they have any.
+    /// Makes rows from an experiment's data for programs: a list of figures, the list of `postmark-vendors`, or
+    /// observations of another layout, with figures, if any, under `plots`.
     ///
     /// # Panics
-    /// If that is none of these.
+    /// If the data have none of these forms.
     pub(super) fn of(data: &impl Serialize) -> Self {
         let rows = serde_json::to_value(data).and_then(serde_json::from_value);
         rows.expect("an experiment's rows are plain data")
     }
 
-    /// Returns the figures.
     pub fn plots(&self) -> &[Plot] {
         &self.plots
     }
 
-    /// Returns the tables that follow from the data alone, and sentences that sum them up. Other layouts come with
+    /// Returns the tables that follow from the data alone, and sentences that sum them up. Other layouts have their
     /// tables in [`ExperimentResult::tables`].
     pub fn tables(&self) -> (&[Table], &[String]) {
         (&self.tables, &self.notes)
     }
 
-    /// Whether figures and tables show all that is there.
+    /// Returns true if figures and tables show all of the data.
     pub fn are_shown(&self) -> bool {
         self.data.is_array() && !(self.plots.is_empty() && self.tables.is_empty())
     }
@@ -115,36 +108,31 @@ impl<'de> Deserialize<'de> for Rows {
     }
 }
 
-/// Whether a published claim holds here, and in which role.
+/// A published claim and its judgement.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Claim {
-    /// Stable identifier.
     pub id: String,
     /// The claim in a sentence, with its tolerance.
     pub text: String,
-    /// Basis of the claim in the source.
+    /// The source's basis for the claim.
     pub basis: Basis,
-    /// Role of the claim here.
     pub role: Role,
     /// Reason why the claim is not a check.
     pub because: Option<String>,
-    /// True if the claim was met.
     pub met: bool,
-    /// The published figure, in words or a number.
     pub published: Figure,
-    /// The measured figure.
     pub measured: Figure,
-    /// The least and the most that the measured figure may be, null on a side without a limit; left out if the claim is
-    /// not about one figure.
+    /// Minimum and maximum of the measured figure, null on a side without a limit; left out if the claim is not about a
+    /// single figure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<[Option<f64>; 2]>,
 }
 
-/// A measured figure that differs from the published one by no more than this is the same: half of its second digit.
+/// Measured and published figures that differ by no more than half of the second digit count as equal.
 const SAME: f64 = 0.05;
 
 impl Claim {
-    /// By how much the measured figures differ from the published ones, as shares of these; empty if they are no
+    /// Returns the differences between measured and published figures as shares of the latter; empty if they are not
     /// numbers.
     pub fn deviations(&self) -> Vec<f64> {
         let of = |measured: &[f64], published: &[f64]| {
@@ -160,13 +148,13 @@ impl Claim {
         }
     }
 
-    /// Whether it is met although the measured figure is not the published one.
+    /// Returns true if the claim is met although the measured figure differs from the published one.
     pub fn is_met_by_tolerance(&self) -> bool {
         self.met && self.deviations().iter().any(|deviation| deviation.abs() > SAME)
     }
 }
 
-/// How the source of a claim knows.
+/// The source's basis for a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Basis {
@@ -174,12 +162,11 @@ pub enum Basis {
     Measured,
     /// The source drew it without numbers.
     Drawn,
-    /// The source believes or infers it; our own limits are of this kind too.
+    /// The source believes or infers it. Limits of our own are of this kind too.
     Asserted,
 }
 
 impl Basis {
-    /// Returns it in words.
     pub const fn words(self) -> &'static str {
         match self {
             Self::Measured => "measured",
@@ -189,20 +176,19 @@ impl Basis {
     }
 }
 
-/// How much it means that a claim holds here.
+/// Significance of a claim that holds here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
     /// The claim could have failed: nothing was fitted to it.
     Check,
-    /// Something was chosen with the claim in view, so it says little.
+    /// Something was chosen with the claim in view, so it proves little.
     Fitted,
-    /// The claim follows from how the model is made, so it says nothing.
+    /// The claim follows from how the model is made, so it proves nothing.
     BuiltIn,
 }
 
 impl Role {
-    /// Returns it in words.
     pub const fn words(self) -> &'static str {
         match self {
             Self::Check => "check",
@@ -212,14 +198,10 @@ impl Role {
     }
 }
 
-/// A figure of a claim: a number, several, or a phrase.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Figure {
-    /// A number.
     Number(f64),
-    /// Several numbers.
     Numbers(Vec<f64>),
-    /// A phrase.
     Text(String),
 }

@@ -1,4 +1,4 @@
-//! How long a drive is slow after a TRIM that it carries out in the background.
+//! Time for which a drive is slow after a TRIM that it carries out in the background.
 //!
 //! Source: the note on vendor 6 in "Performance of TRIM command on ext4 filesystem". After a whole-device TRIM without
 //! writes before it, throughput starts below normal and settles over time; a larger range takes longer; the writes
@@ -17,7 +17,7 @@ use super::{Experiment, Host};
 use crate::bench::{self, Findings, Hooks, Percent, Settings, Settled, Test};
 use crate::plot::{Axis, Plot, PlotKind};
 
-/// The experiment; the source does not mention repetitions, and nothing here is drawn at random.
+/// The experiment; the source does not mention repetitions, and nothing is drawn at random.
 pub static EXPERIMENT: Experiment = Experiment {
     name: "settling",
     question: "How long is a drive slow after a TRIM that it processes in the background?",
@@ -40,7 +40,7 @@ const SECONDS: u32 = 90;
 #[derive(Clone, Debug, PartialEq)]
 struct RangeRun {
     percent: f64,
-    /// Without writes before, and with the whole device written before.
+    /// Without writes before the TRIM, and after a write of the whole device.
     settled: Vec<Settled>,
     plots: Vec<Plot>,
 }
@@ -66,17 +66,17 @@ fn run(range: u32, rep: u32, seed: u64) -> Result<RangeRun, CellError> {
     Ok(RangeRun { percent: percent.value(), settled, plots: result.plots })
 }
 
-/// Whether the drive was written through before the TRIM.
+/// Names of the two cases: writes before the TRIM.
 const BEFORE: [&str; 2] = ["nothing written before", "the whole drive written before"];
 
-/// Time until it settles; NaN if it does not.
+/// Time until throughput settles; NaN if it does not.
 static SETTLED: Shown<Settled> = Shown {
     title: "Time until throughput has settled after a TRIM",
     y: Axis::linear("settled_after_s", "settled after", "s"),
     of: |settled| settled.settled_after_ns.map_or(f64::NAN, |ns| ns as f64 / 1e9),
 };
 
-/// Makes the figures and claims from the runs of each range; uses the first repetition, since all are the same.
+/// Makes figures and claims from the first repetition of each range, since all repetitions are the same.
 fn evaluate(runs: &[Vec<RangeRun>], reps: u32, seed: u64) -> ExperimentResult {
     let runs: Vec<&RangeRun> = runs.iter().filter_map(|reps| reps.first()).collect();
     let grid = Grid::new(BEFORE, runs.iter().map(|run| run.percent), |before, range| {

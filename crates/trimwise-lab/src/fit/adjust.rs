@@ -1,8 +1,8 @@
-//! From numbers to a drive: the base's configuration with what was measured in place of what it assumed.
+//! Builds a drive from numbers: the base's configuration with measured values in place of its assumptions.
 //!
-//! Most numbers are settings as they are. Three are not, and are found by running the same probe on the model:
-//! the dies, from reads at several depths; the limit of the write path or the planes, from the sustained write; and the
-//! size of the cache, from what was acknowledged before the rate fell.
+//! Most numbers are settings as they are. Three are not, and are found by running the same probe on the model: the
+//! dies, from reads at several depths; the limit of the write path or the planes, from the sustained write; and the
+//! size of the cache, from the amount acknowledged before the rate fell.
 
 mod layout;
 mod link;
@@ -22,28 +22,26 @@ use super::probe::{Plan, Samples};
 use layout::{with_dies, with_stripe};
 use trimwise::failure::Failure;
 
-/// A setting that was fitted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fit {
-    /// Its dotted name in a profile.
+    /// Dotted name in a profile.
     pub setting: &'static str,
-    /// Its value.
     pub value: SettingValue,
-    /// The 95 % interval; `None` for what is no number.
+    /// The 95 % interval; `None` if the value is not a number.
     pub interval: Option<(u64, u64)>,
-    /// Measurements behind it.
+    /// Number of measurements behind the value.
     pub samples: usize,
-    /// How, if it needs saying.
+    /// How the value was found, where that needs an explanation.
     pub how: &'static str,
 }
 
-/// Channels and dies a channel that a drive may have, in the search.
+/// Channels, and dies per channel, that the search tries.
 const CHANNELS: [u32; 5] = [1, 2, 4, 8, 16];
 const DIES_PER_CHANNEL: [u32; 6] = [1, 2, 4, 8, 16, 32];
-/// Layouts are as good as the best one if their error, in logarithms a load, is larger by less than this and half the
+/// Layouts are as good as the best one if their error, in logarithms per load, is larger by less than this and half the
 /// best one's error.
 const AS_GOOD: f64 = 0.004;
-/// Rates that differ by less than this share are the same.
+/// Rates that differ by less than this share count as equal.
 const SAME: f64 = 0.02;
 
 pub(super) struct Adjusting<'a> {
@@ -185,7 +183,7 @@ impl<'a> Adjusting<'a> {
         }
     }
 
-    /// tR where nothing told the controller's part: with `--read-only`, or where the cache serves no reads.
+    /// Returns tR where nothing told the controller's part: with `--read-only`, or where the cache serves no reads.
     fn read_alone(&self) -> Option<Estimate> {
         let (config, one) = (&self.config, self.samples.reads.first()?);
         let fixed = config.controller.read_overhead_ns + config.link.overhead_per_command_ns;
@@ -202,7 +200,7 @@ impl<'a> Adjusting<'a> {
         u64::from(g.superblock_planes.min(g.planes_per_die)) * u64::from(g.page_bytes) / UNIT_BYTES
     }
 
-    /// tPROG, from flushes; and whether they drain the cache at all.
+    /// Finds tPROG from flushes, and whether they drain the cache at all.
     fn program(&mut self) {
         let stripe_ns = 4096e9 / self.config.nand.bus_bytes_per_s as f64 * self.stripe_units() as f64;
         let count = self.samples.flushes_after_ns.len();
@@ -267,7 +265,7 @@ impl<'a> Adjusting<'a> {
             .filter(|(_, error)| *error <= 1.5 * least + AS_GOOD)
             .map(|(layout, _)| *layout)
             .collect();
-        // Dies that program a stripe each tPROG must give the sustained write, unless something else limits it.
+        // Dies that program a stripe in each tPROG must produce the sustained write, unless something else limits it.
         let programmed = self.programmed_dies();
         let agrees =
             |(c, d): &(u32, u32)| programmed.is_some_and(|dies| (f64::from(c * d) / dies - 1.0).abs() < SAME);
@@ -312,15 +310,15 @@ impl<'a> Adjusting<'a> {
         Ok(())
     }
 
-    /// How many dies the sustained write keeps busy, if each programs one stripe after the other.
+    /// Returns how many dies the sustained write keeps busy, if each programs one stripe after the other.
     fn programmed_dies(&self) -> Option<f64> {
         let (rate, _) = (self.numbers.sustained?, self.numbers.program?);
         let t_prog = self.config.slc.as_ref().map_or(self.config.nand.t_prog_ns, |slc| slc.t_prog_ns);
         Some(rate * t_prog as f64 / 1e9 / (self.stripe_units() * UNIT_BYTES) as f64)
     }
 
-    /// Writes whose time does not grow with their size, within the noise: they are acknowledged by what lies behind the
-    /// drive's link, many at a time.
+    /// Handles writes whose time does not grow with their size, within the noise: the part behind the drive's link
+    /// acknowledges them, many at a time.
     fn writes(&mut self) {
         let first = self.samples.writes.first().map(|w| w.latencies_ns.clone());
         let spacing = self.samples.bursts.first().map(|b| b.spacing_ns.clone());

@@ -1,8 +1,8 @@
 //! From measurements to numbers: closed forms of medians, and their intervals by bootstrap.
 //!
-//! A command alone on the device passes controller, flash and link one after the other, so times of single commands are
-//! sums that differences take apart. With *c* the time of the controller, *o* the overhead of the link, *u* the link's
-//! time for a unit:
+//! A command alone on the device passes controller, flash and link one after the other. So the times of single commands
+//! are sums, and their differences give the parts. With *c* the time of the controller, *o* the overhead of the link,
+//! *u* the link's time for a unit:
 //!
 //! | measured | is |
 //! |---|---|
@@ -21,55 +21,55 @@ use trimwise::compare::statistics::median;
 use super::probe::{BURST_UNITS, LOAD_COUNT, Samples, Sized};
 
 const RESAMPLED: usize = 400;
-/// A difference must be at least this share of what it is the difference of.
+/// A difference counts only if it is at least this share of the values it is the difference of.
 const NOTICED: f64 = 0.01;
 
-/// The numbers, each `None` where the measurements do not tell. Times in nanoseconds.
+/// The numbers, each `None` where the measurements do not determine it. Times are in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Numbers {
-    /// The time of a unit in the load that moved most.
+    /// Time per unit in the load with the highest throughput.
     pub fastest_unit: Option<f64>,
-    /// Link: time for a unit.
+    /// Link: time per unit.
     pub link_unit: Option<f64>,
-    /// Link: time for a command.
+    /// Link: time per command.
     pub link_overhead: Option<f64>,
-    /// Controller: time for a write.
+    /// Controller: time per write.
     pub write_overhead: Option<f64>,
-    /// Controller: time for a read.
+    /// Controller: time per read.
     pub read_overhead: Option<f64>,
     /// tR.
     pub read: Option<f64>,
-    /// Bus: time for a unit.
+    /// Bus: time per unit.
     pub bus_unit: Option<f64>,
     /// Time of an idle flush, less the link's.
     pub flush: Option<f64>,
-    /// What a flush takes longer after a write, with the idle flush's own time: tPROG and the transfer before it.
+    /// Extra time of a flush after a write, plus the idle flush's own time: tPROG and the transfer before it.
     pub program: Option<f64>,
-    /// Write rate once the cache is full, bytes a second.
+    /// Write rate once the cache is full, in bytes per second.
     pub sustained: Option<f64>,
-    /// What had been acknowledged ahead of that rate, bytes.
+    /// Bytes acknowledged ahead of that rate.
     pub ahead: Option<f64>,
-    /// Both, by the third quarter of the write alone, and by the fourth.
+    /// Both values from the third quarter of the write alone, and from the fourth.
     pub tails: Option<[(f64, f64); 2]>,
-    /// Sequential reads at a depth, bytes a second.
+    /// Sequential reads at a depth, in bytes per second.
     pub sequential_read: Option<f64>,
-    /// Random reads of each load: time a read.
+    /// Random reads of each load: time per read.
     pub random_read: [Option<f64>; LOAD_COUNT],
-    /// Units that a die programs at once, and a read takes from one die.
+    /// Units that a die programs at once; a read takes as many from one die.
     pub stripe: Option<f64>,
-    /// Sequential reads alone, as a share of the latency of random ones of that size.
+    /// Latency of sequential reads, one at a time, as a share of that of random reads of the same size.
     pub stream: Option<f64>,
-    /// TRIM: a command, a unit, and a unit more if it held data; without the link's overhead.
+    /// TRIM: time per command, per unit, and extra per unit that held data, without the link's overhead.
     pub trim: Option<f64>,
     pub trim_unit: Option<f64>,
     pub trim_mapped: Option<f64>,
     /// TRIM: the part of a command in which the device is free for others.
     pub trim_latency: Option<f64>,
-    /// How much longer reads take after a large TRIM, percent.
+    /// Slowdown of reads after a large TRIM, in percent.
     pub slowdown: Option<f64>,
-    /// For how long after a large TRIM of data, after one of nothing, and after one of a unit.
+    /// Duration of that slowdown after a large TRIM of data, after one of nothing, and after one of a single unit.
     pub backlog: [Option<f64>; 3],
-    /// A read during TRIMs of 1 MiB, over one alone.
+    /// Duration of a read during TRIMs of 1 MiB, relative to a read alone.
     pub beside_trims: Option<f64>,
 }
 
@@ -81,12 +81,11 @@ pub(super) struct Estimate {
 }
 
 impl Samples {
-    /// The closed forms.
     pub(super) fn numbers(&self) -> Numbers {
         let mut n = Numbers::default();
         let read = |units: u64| of_size(&self.reads, units);
         n.fastest_unit = self.loads().map(|(took, units)| took / units).min_by(f64::total_cmp);
-        // No unit takes the link longer than a unit took in any load: single writes on a busy host would say so.
+        // The link takes no longer for a unit than any load took: single writes on a busy host would suggest that.
         let write_line = match (line(&self.writes), n.fastest_unit) {
             (Some((slope, fixed)), Some(least)) if slope > least => Some((least, fixed + slope - least)),
             (line, _) => line,
@@ -98,10 +97,10 @@ impl Samples {
         if let (Some(unit), Some((_, fixed)), Some(burst), Some(larger)) =
             (n.link_unit, write_line, burst, larger)
         {
-            // Of the two that add up to `sum`, one is the spacing. The spacing of larger writes tells which.
+            // One of the two parts of `sum` is the spacing. The spacing of larger writes tells which.
             let sum = fixed + unit;
             if burst < 0.45 * sum {
-                // Most of a single write's time is no one's alone: the drive does several at once.
+                // Several writes share most of a single write's time: the drive does several at once.
                 n.write_overhead = Some(burst);
             } else {
                 let burst = burst.clamp(sum / 2.0, sum - unit.min(sum / 2.0));
@@ -115,7 +114,7 @@ impl Samples {
             }
         }
         if let (Some(overhead), Some(unit)) = (n.link_overhead, n.link_unit) {
-            // Nor a command longer than one took in any load.
+            // Nor does a command take longer than one took in any load.
             let shorter = self.loads().filter(|(took, units)| overhead + units * unit > 1.05 * took);
             let least = shorter.map(|(took, units)| (took - units * unit).max(0.0)).min_by(f64::total_cmp);
             n.link_overhead = Some(least.unwrap_or(overhead));
@@ -123,7 +122,7 @@ impl Samples {
         for (found, load) in n.random_read.iter_mut().zip(&self.random_reads) {
             *found = median(&load.spacing_ns);
         }
-        // No part of a read that all share can be longer than the time between reads.
+        // No part that all reads share can be longer than the time between reads.
         let fastest = n.random_read.iter().flatten().copied().fold(f64::INFINITY, f64::min);
         let hit = median(&self.hits_ns);
         if let (Some(hit), Some(o), Some(u)) = (hit, n.link_overhead, n.link_unit) {
@@ -131,7 +130,7 @@ impl Samples {
         }
         let miss = read(1);
         if let (Some(one), Some(two), Some(unit)) = (miss, read(2), n.link_unit) {
-            // A bus as fast as the link shows; a much faster one is lost in the noise.
+            // A bus as fast as the link is visible; a much faster one is lost in the noise.
             n.bus_unit = Some(two - one - unit).filter(|&bus| bus > NOTICED * unit && bus < one);
         }
         if let (Some(miss), Some(c), Some(o), Some(u)) = (miss, n.read_overhead, n.link_overhead, n.link_unit)
@@ -156,7 +155,7 @@ impl Samples {
         n
     }
 
-    /// Time a transfer and its units, for each load with several at a time.
+    /// Iterates over the loads with several transfers at a time: time per transfer, and its units.
     fn loads(&self) -> impl Iterator<Item = (f64, f64)> {
         let loads = self.random_reads.iter().chain(&self.sequential_reads).chain(&self.bursts);
         let loads = loads.filter_map(|load| Some((median(&load.spacing_ns)?, load.units as f64)));
@@ -165,7 +164,8 @@ impl Samples {
         loads.chain(writes).filter(|&(took, units)| took > 0.0 && units > 0.0)
     }
 
-    /// The largest read whose units all come from one die, one after the other: the next size is faster than that.
+    /// Returns the units of the largest read from a single die, which come one after the other: the next size is faster
+    /// than that.
     fn stripe(&self, unit: f64) -> Option<f64> {
         let one = of_size(&self.reads, 1)?;
         let from_one = |sized: &&Sized| {
@@ -183,7 +183,7 @@ impl Samples {
         let alone = (fixed - o).max(0.0);
         n.trim_unit = Some(unit);
         n.trim_mapped = Some(mapped);
-        // Queued TRIMs of a unit follow each other at the time that each occupies the device.
+        // Queued TRIMs of a unit follow each other at the time for which each occupies the device.
         let occupied = median(&self.trim_spacing_ns).map(|spacing| spacing - unit - mapped);
         n.trim_latency = occupied
             .filter(|_| alone > 0.0)
@@ -193,7 +193,7 @@ impl Samples {
         let Some(alone) = miss else { return };
         n.beside_trims = median(&self.reads_beside_trims_ns).map(|beside| beside / alone);
         let mut slow = Vec::new();
-        // Slower than almost all reads that nothing delayed.
+        // Slower than almost all undisturbed reads.
         let mut quiet = self.reads.first().map_or(Vec::new(), |reads| reads.latencies_ns.clone());
         quiet.sort_by(f64::total_cmp);
         let usual = quiet.get(quiet.len() * 19 / 20).copied().unwrap_or(alone).max(alone);
@@ -216,8 +216,8 @@ impl Samples {
         n.slowdown = median(&slow).filter(|_| n.backlog.iter().any(Option::is_some));
     }
 
-    /// The write rate of the second half, and how much more had been acknowledged than that rate explains; then the same
-    /// of its two halves alone.
+    /// Returns the write rate of the second half, and how much more had been acknowledged than that rate explains; then
+    /// both for each of its two halves alone.
     fn sustained(&self) -> Option<[(f64, f64); 3]> {
         let ends = &self.sustained_ns;
         let bytes = (self.sustained_units * 4096) as f64;
@@ -230,10 +230,10 @@ impl Samples {
         (ends.len() >= 64 && ends[last] > first).then(|| [of(half, last), of(half, middle), of(middle, last)])
     }
 
-    /// Fixed cost, cost a unit, and cost of a unit more if it held data: the plane through the medians that is
-    /// closest in relative terms.
+    /// Returns the fixed cost, the cost per unit, and the extra cost per unit that held data: the plane through the
+    /// medians with the smallest relative errors.
     fn trim_plane(&self) -> Option<[f64; 3]> {
-        // A file system pays for a hole where there was data, however small: then only such TRIMs are looked at.
+        // A file system charges for a hole where there was data, however small. Then only such TRIMs are used.
         let took = |units: u64, mapped: bool| {
             let of = self.trims.iter().find(|t| t.units == units && t.mapped == mapped)?;
             median(&of.latencies_ns)
@@ -256,7 +256,7 @@ impl Samples {
         let mut used = if only_mapped { vec![0, 1] } else { vec![0, 1, 2] };
         loop {
             let plane = least_squares(&rows, &used)?;
-            // What is nothing, or less, at the largest TRIM is left out.
+            // Leave out a cost that is zero or negative at the largest TRIM.
             let whole = plane[0] + largest * (plane[1] + plane[2]);
             let least = used.iter().copied().rfind(|&i| i > 0 && plane[i] * largest < NOTICED * whole);
             let Some(least) = least else { return Some(plane) };
@@ -264,7 +264,7 @@ impl Samples {
         }
     }
 
-    /// The same measurements drawn again, with replacement.
+    /// Resamples the measurements with replacement.
     fn resampled(&self, rng: &mut Xoshiro256PlusPlus) -> Self {
         let mut drawn = self.clone();
         let mut draw = |values: &mut Vec<f64>| {
@@ -290,7 +290,8 @@ impl Samples {
         ] {
             draw(values);
         }
-        // Times between the ends of a long write, in pieces as long as a cache makes them depend on each other.
+        // Resample the times between the ends of a long write in pieces as long as a cache makes them depend on each
+        // other.
         let mut gaps: Vec<f64> = drawn.sustained_ns.windows(2).map(|w| w[1] - w[0]).collect();
         let half = gaps.len() / 2;
         let pieces: Vec<Vec<f64>> = gaps[half..].chunks(8).map(<[f64]>::to_vec).collect();
@@ -314,15 +315,15 @@ impl Samples {
         drawn
     }
 
-    /// The closed forms of many resampled measurements, for [`estimate`].
+    /// Evaluates the closed forms for many resampled measurements, for [`estimate`].
     pub(super) fn bootstrap(&self, seed: u64) -> Vec<Numbers> {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         (0..RESAMPLED).map(|_| self.resampled(&mut rng).numbers()).collect()
     }
 }
 
-/// A number and the middle 95 % of its resampled values, widened by `resolution` on both sides: no clock tells less than
-/// a nanosecond.
+/// Returns a number and the middle 95 % of its resampled values, widened by `resolution` on both sides: no clock
+/// resolves less than a nanosecond.
 pub(super) fn estimate(
     value: Option<f64>,
     resampled: &[Numbers],
@@ -342,7 +343,7 @@ fn of_size(sizes: &[Sized], units: u64) -> Option<f64> {
     median(&sizes.iter().find(|sized| sized.units == units)?.latencies_ns)
 }
 
-/// Slope and intercept of median latency over units, closest in relative terms.
+/// Returns slope and intercept of median latency over units, with the smallest relative errors.
 fn line(sizes: &[Sized]) -> Option<(f64, f64)> {
     let rows: Vec<([f64; 3], f64)> = sizes
         .iter()
@@ -353,8 +354,8 @@ fn line(sizes: &[Sized]) -> Option<(f64, f64)> {
     Some((slope, fixed))
 }
 
-/// Coefficients of the `used` columns that make relative errors least; 0 for the others. `None` if the rows do not
-/// determine them.
+/// Returns the coefficients of the `used` columns that minimise the relative errors; 0 for the others. `None` if the
+/// rows do not determine them.
 fn least_squares(rows: &[([f64; 3], f64)], used: &[usize]) -> Option<[f64; 3]> {
     let n = used.len();
     let mut matrix = [[0.0; 4]; 3];
@@ -366,7 +367,7 @@ fn least_squares(rows: &[([f64; 3], f64)], used: &[usize]) -> Option<[f64; 3]> {
             matrix[i][3] += columns[a] / y;
         }
     }
-    // Gauss and Jordan, on columns scaled to one.
+    // Gauss-Jordan elimination, on columns scaled to one.
     let scale: Vec<f64> = (0..n).map(|i| matrix[i][i].sqrt()).collect();
     if scale.contains(&0.0) {
         return None;

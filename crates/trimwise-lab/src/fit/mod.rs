@@ -34,80 +34,64 @@ use model::Job;
 use probe::Probe;
 use trimwise::failure::Failure;
 
-/// The smallest region that a fit needs: single places must be far apart, and a write must outlast a cache.
+/// The smallest region for a fit: single places must be far apart, and a write must outlast a cache.
 pub const REGION_MIN: Bytes = Bytes::mib(64);
 
-/// From this error of a prediction on, a profile comes with a warning.
+/// A profile whose predictions have at least this error comes with a warning.
 const UNRELIABLE_PERCENT: f64 = 25.0;
 
-/// An error that is larger than the base's by this much is worse; less is no difference.
+/// An error counts as worse than the base's if it is larger by this much.
 const WORSE_PERCENT: f64 = 1.0;
 
-/// What was measured on a drive.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Measured {
-    /// The drive.
     pub device: String,
-    /// Size of the drive.
     pub size_bytes: u64,
     /// True for a model, in virtual time.
     pub is_model: bool,
     /// True if the drive reports TRIM.
     pub trim: bool,
-    /// The part that was used.
+    /// Size of the part that was used.
     pub region_bytes: u64,
-    /// Size of the whole drive, if it is known and not that of the target.
+    /// Size of the whole drive, if it is known and differs from the target's.
     pub drive_bytes: Option<u64>,
-    /// The model that it reports, if it is known.
+    /// Model that the drive reports, if it does.
     pub drive_model: Option<String>,
-    /// Measurements.
     #[serde(rename = "measurements")]
     pub samples: Samples,
-    /// Tests that nothing is fitted to.
+    /// Results of tests that nothing is fitted to.
     #[serde(skip)]
     pub held: Vec<Held>,
 }
 
-/// A held-back test: what was measured and what the fitted profile predicts.
+/// A held-back test: the measured value and the prediction of the fitted profile.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Prediction {
-    /// Name of the test.
     pub test: &'static str,
-    /// Transfers per second that were measured.
     pub measured_per_s: f64,
-    /// Transfers per second that the fitted profile predicts in the model.
     pub predicted_per_s: f64,
-    /// Predicted less measured, in percent of what was measured.
+    /// Predicted less measured, in percent of the measured value.
     pub error_percent: f64,
     /// Error of the unfitted base profile, in percent of the measured value.
     pub base_error_percent: f64,
 }
 
-/// A fitted profile.
 #[derive(Clone, Debug)]
 pub struct Fitted {
-    /// The file's text.
     pub toml: String,
-    /// The profile as parsed from the text.
     pub profile: Profile,
-    /// The fitted settings.
     pub fits: Vec<Fit>,
-    /// Remarks for the user.
     pub notes: Vec<String>,
-    /// Reasons not to rely on the profile.
     pub warnings: Vec<String>,
-    /// How well held-back tests are predicted.
+    /// Predictions of the held-back tests.
     pub predictions: Vec<Prediction>,
     /// True if the errors are larger than the base's, in most tests or on average.
     pub predicts_worse: bool,
-    /// A read while TRIMs of 1 MiB follow each other takes this many times as long as one alone; `None` without TRIM.
+    /// Duration of a read while TRIMs of 1 MiB follow each other, relative to a read alone; `None` without TRIM.
     pub read_beside_trims: Option<f64>,
 }
 
-/// Why a device cannot be fitted.
-///
-/// # Errors
-/// If it is too small.
+/// Returns the region to fit; fails if the device is too small.
 pub fn check(facts: &DeviceFacts) -> Result<UnitRange, Failure> {
     let region = region(facts.size_units);
     let bytes = Bytes::from_units(region.units);
@@ -118,18 +102,11 @@ pub fn check(facts: &DeviceFacts) -> Result<UnitRange, Failure> {
     Ok(region)
 }
 
-/// Writes the region once: for a model that stands for a drive in use.
-///
-/// # Errors
-/// Errors of the device.
+/// Writes the region once, for a model that stands for a drive in use.
 pub async fn fill<D: BlockDevice>(device: &D, plan: Plan) -> Result<(), BlockError> {
     Probe::new(device, Plan { read_only: false, ..plan }, &|_, _| {}).fill().await
 }
 
-/// Measures a drive.
-///
-/// # Errors
-/// Errors of the device; an interrupt.
 pub async fn measure<D: BlockDevice>(
     device: &D,
     plan: Plan,
@@ -153,10 +130,7 @@ pub async fn measure<D: BlockDevice>(
     })
 }
 
-/// Fits a profile, and predicts the held-back tests with it. `name` is that of the new profile.
-///
-/// # Errors
-/// If the fitted numbers make no device, or on an interrupt.
+/// Fits a profile, and predicts the held-back tests with it. `name` is the name of the new profile.
 pub fn fit(
     measured: &Measured,
     base: &Profile,
@@ -166,13 +140,15 @@ pub fn fit(
 ) -> Result<Fitted, Failure> {
     let mut adjusting = Adjusting::new(&base.config, &measured.samples, plan, stop);
     adjusting.all(measured.trim)?;
-    // What was held back must not contradict the link either; then it is held back no longer.
+    // The link must not contradict held-back tests either. A test that is used for this is no longer held back.
     let used = adjusting.raise_link_to(&measured.held);
     let Adjusting { mut config, fits, mut notes, .. } = adjusting;
     if let Some(bytes) = measured.drive_bytes {
         config = write::of_size(&config, bytes).unwrap_or(config);
     }
-    config.validate().map_err(|error| Failure::run(format!("the fitted numbers make no device: {error}")))?;
+    config.validate().map_err(|error| {
+        Failure::run(format!("the fitted settings do not describe a valid device: {error}"))
+    })?;
     let held = |config| model::run(config, plan, Job::HeldBack, stop).map(|outcome| outcome.held);
     let (predicted, of_base) = (held(&config)?, held(&base.config).unwrap_or_default());
     let error = |predicted: f64, measured: f64| (predicted / measured - 1.0) * 100.0;

@@ -1,4 +1,4 @@
-//! The same probes on a model, for what has no closed form and for predictions.
+//! Runs the same probes on a model, for numbers without a closed form and for predictions.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -11,16 +11,13 @@ use trimwise::units::Bytes;
 use super::probe::{Held, Plan, Probe, Samples};
 use trimwise::failure::Failure;
 
-/// Least capacity of a model that takes a probe's place on a drive: the region is an eighth or less of it, so that
+/// Minimum capacity of a model that takes a probe's place on a drive: the region is at most an eighth of it, so that
 /// nothing is collected.
 const CAPACITY: Bytes = Bytes::gib(16);
 const SPARE: u64 = 16;
 
-/// The same drive with fewer superblocks: dies, rates, caches and superblocks as they are, and space enough that a short
-/// bench never collects. It takes a hundredth of the memory of a drive of a terabyte.
-///
-/// # Errors
-/// If no drive can be like that.
+/// Returns the drive with fewer superblocks. Dies, rates, caches and the size of superblocks stay, and there is space
+/// enough that a short bench never collects. It takes a hundredth of the memory of a drive of a terabyte.
 pub fn sized(config: &SsdConfig) -> Result<SsdConfig, ConfigError> {
     let mut small = config.clone();
     let g = &config.geometry;
@@ -52,7 +49,7 @@ pub(super) enum Job {
     HeldBack,
 }
 
-/// What a job found; only its own part is filled.
+/// Results of a job; only its own part is filled.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Outcome {
     pub samples: Samples,
@@ -60,9 +57,6 @@ pub(super) struct Outcome {
 }
 
 /// Fills the region of a new model and runs a job on it.
-///
-/// # Errors
-/// A device that cannot be; an interrupt.
 pub(super) fn run(
     config: &SsdConfig,
     plan: Plan,
@@ -78,7 +72,7 @@ pub(super) fn run(
         let mut probe = Probe::new(&device, plan, &|_, _| {});
         let mut outcome = Outcome::default();
         if plan.read_only {
-            // The data of a drive in use are there already.
+            // A drive in use already holds data.
             super::fill(&device, plan).await?;
         }
         probe.fill().await?;
@@ -86,7 +80,7 @@ pub(super) fn run(
             Job::RandomReads => outcome.samples.random_reads = probe.random_reads().await?,
             Job::Sustained => probe.sustained(&mut outcome.samples).await?,
             Job::HeldBack => {
-                // After the same history: an SLC cache and a map remember it.
+                // Use the same history: an SLC cache and a map remember it.
                 outcome.samples = probe.samples().await?;
                 outcome.held = probe.held_back().await?;
             }

@@ -1,6 +1,6 @@
-//! The bench that a fit learns from: single commands, bursts and short loads, on any [`BlockDevice`].
+//! The bench behind a fit: single commands, bursts and short loads, on any [`BlockDevice`].
 //!
-//! Every measurement is kept, not only its median: the intervals of the fitted values are made from them.
+//! Every measurement is kept, not only its median: the intervals of the fitted values come from them.
 
 mod trims;
 
@@ -16,11 +16,11 @@ use crate::bench::below;
 /// Sizes of single reads and writes, in units of 4 KiB.
 const SIZES: [u64; 7] = [1, 2, 4, 8, 16, 32, 64];
 const SINGLES: usize = 40;
-/// Bursts of cached writes: their length, how many, and the units of a write.
+/// Bursts of cached writes: writes per burst, number of bursts, and units per write.
 const BURST: usize = 96;
 const BURSTS: usize = 12;
 pub(super) const BURST_UNITS: [u64; 2] = [1, 4];
-/// Depths and units of random reads, and their rounds. Large ones show the channels.
+/// Depths and units of random reads, and their rounds. Large reads show the channels.
 const LOADS: [(usize, u64); 6] = [(4, 1), (16, 1), (32, 1), (128, 1), (4, 8), (32, 8)];
 pub(super) const LOAD_COUNT: usize = LOADS.len();
 const ROUNDS: usize = 6;
@@ -28,108 +28,92 @@ const READS_PER_ROUND: usize = 384;
 const LARGE_UNITS: u64 = 128;
 const LARGE_DEPTH: usize = 16;
 
-/// Where and how long to measure.
+/// Where and for how long to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// The units to use.
     pub region: UnitRange,
-    /// Only read: for a device in use.
+    /// True for a device in use: only read.
     pub read_only: bool,
-    /// About how long in all; virtual time on a model.
+    /// Approximate duration in all; virtual time on a model.
     pub time: SimDuration,
-    /// Seed of the random places.
     pub seed: u64,
 }
 
-/// Latencies of commands of one size, nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Sized {
-    /// Units of 4 KiB.
     pub units: u64,
-    /// One for each command.
     pub latencies_ns: Vec<f64>,
 }
 
-/// Latencies of TRIMs of one size.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Trims {
-    /// Units of 4 KiB.
     pub units: u64,
     /// True if the units held data.
     pub mapped: bool,
-    /// One for each command.
     pub latencies_ns: Vec<f64>,
 }
 
-/// A load at a depth: nanoseconds a transfer in each round.
+/// A load at a queue depth.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AtDepth {
-    /// Transfers at a time.
     pub depth: usize,
-    /// Units of each.
     pub units: u64,
-    /// Time a transfer, for each round.
+    /// Nanoseconds per transfer, for each round.
     pub spacing_ns: Vec<f64>,
 }
 
-/// Reads right after a large TRIM.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Aftermath {
-    /// Units of the TRIM.
     pub units: u64,
     /// True if the units held data.
     pub mapped: bool,
-    /// For each TRIM, the reads after it: when each ended, counted from the TRIM's end, and how long it took.
+    /// The reads after each TRIM: time of the end, counted from the TRIM's end, and latency.
     pub reads_ns: Vec<Vec<(f64, f64)>>,
 }
 
-/// What was measured. Empty where the device or the plan does not allow it.
+/// The measurements. Empty where the device or the plan does not allow them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Samples {
-    /// Random reads, one at a time.
+    /// One at a time.
     pub reads: Vec<Sized>,
     /// Writes to an empty write cache, one at a time.
     pub writes: Vec<Sized>,
-    /// Reads of the unit written just before.
+    /// Reads of the unit that was written just before.
     pub hits_ns: Vec<f64>,
     /// Flushes with nothing to flush.
     pub flushes_ns: Vec<f64>,
-    /// Flushes after a write of one unit.
     pub flushes_after_ns: Vec<f64>,
-    /// Bursts of writes that the cache takes.
+    /// Bursts of writes that fit into the cache.
     pub bursts: Vec<AtDepth>,
     /// Random reads at several depths.
     pub random_reads: Vec<AtDepth>,
-    /// Sequential reads, many at a time.
+    /// Many at a time.
     pub sequential_reads: Vec<AtDepth>,
     /// Sequential reads of 64 KiB, one at a time.
     pub stream_ns: Vec<f64>,
-    /// A long sequential write from an empty cache on: when each transfer ended.
+    /// A long sequential write that begins with an empty cache: the end of each transfer.
     pub sustained_ns: Vec<f64>,
-    /// Units of each of its transfers.
+    /// Units per transfer of the sustained write.
     pub sustained_units: u64,
-    /// TRIMs, one at a time.
+    /// One at a time.
     pub trims: Vec<Trims>,
-    /// TRIMs of one unit, several at a time: nanoseconds a TRIM.
+    /// TRIMs of one unit, several at a time: nanoseconds per TRIM.
     pub trim_spacing_ns: Vec<f64>,
     /// Reads while TRIMs of 1 MiB follow each other.
     pub reads_beside_trims_ns: Vec<f64>,
-    /// Reads after large TRIMs.
     pub aftermath: Vec<Aftermath>,
 }
 
 /// Result of a held-back test, measured or predicted.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Held {
-    /// Name of the test.
     pub test: &'static str,
-    /// Transfers per second.
     pub per_s: f64,
-    /// Bytes per second over the link; `None` where some went the other way or nowhere.
+    /// Bytes per second over the link; `None` if some transfers went the other way or not over the link.
     pub bytes_per_s: Option<f64>,
 }
 
-/// Called now and then with what is being measured and the share that is done, in thousandths.
+/// Called from time to time with the name of the measurement and the completed share, in thousandths.
 pub type OnStep<'a> = &'a dyn Fn(&'static str, u64);
 
 pub(crate) struct Probe<'a, D> {
@@ -140,7 +124,7 @@ pub(crate) struct Probe<'a, D> {
     on_step: OnStep<'a>,
 }
 
-/// Ended operations: when they were submitted, when they ended, and their number.
+/// Completed operations: submission, completion, and number.
 type Ends = Vec<(SimTime, SimTime, usize)>;
 
 impl<'a, D: BlockDevice> Probe<'a, D> {
@@ -203,7 +187,7 @@ impl<'a, D: BlockDevice> Probe<'a, D> {
         Ok(loads)
     }
 
-    /// A long sequential write, which begins with an empty cache.
+    /// Measures a long sequential write, which begins with an empty cache.
     pub async fn sustained(&mut self, found: &mut Samples) -> Result<(), BlockError> {
         self.settle().await?;
         let start = self.device.now();
@@ -267,7 +251,8 @@ impl<'a, D: BlockDevice> Probe<'a, D> {
         Operation::write(range, Content::new(ContentClass::Incompressible, self.version))
     }
 
-    /// Lets the cache drain: a flush of one that survives a power cut does not. Shorter than what a drive calls idle.
+    /// Lets the cache drain. If a flush survives a power cut, it does not drain the cache. Shorter than what a drive
+    /// calls idle.
     async fn settle(&mut self) -> Result<(), BlockError> {
         self.flush().await?;
         self.device.sleep(SimDuration::from_millis(90)).await;
@@ -289,12 +274,12 @@ impl<'a, D: BlockDevice> Probe<'a, D> {
         Ok(latencies)
     }
 
-    /// Whether a probe has had its time; it is allowed eight commands in any case.
+    /// Returns true if a probe's time is over. It may make eight commands in any case.
     fn is_over(&self, begun: SimTime, limit: SimDuration, done: usize) -> bool {
         done >= 8 && self.device.now().since(begun) > limit
     }
 
-    /// Single writes and the flushes after them, reads of what is in the cache, bursts.
+    /// Measures single writes and the flushes after them, reads from the cache, and bursts.
     async fn writes(&mut self, found: &mut Samples) -> Result<(), BlockError> {
         self.flush().await?;
         let begun = self.device.now();
@@ -353,12 +338,12 @@ impl<'a, D: BlockDevice> Probe<'a, D> {
             }
             latencies.push(ns(self.device.perform(Operation::read(range)).await?));
         }
-        // The first ones are before any read-ahead.
+        // The first reads come before any read-ahead.
         latencies.drain(..latencies.len().min(4));
         Ok(latencies)
     }
 
-    /// Keeps `depth` transfers at random places under way; `limit` ends it early.
+    /// Keeps `depth` transfers at random places in flight; `limit` ends it early.
     async fn random(
         &mut self,
         depth: usize,
@@ -375,12 +360,12 @@ impl<'a, D: BlockDevice> Probe<'a, D> {
             if is_read { Operation::read(range) } else { self.write(range) }
         })
         .await;
-        // What is drawn next does not depend on how far the limit let this get.
+        // Later draws must not depend on how far this got within the limit.
         self.rng = after;
         ends
     }
 
-    /// The same from the region's beginning on, in order.
+    /// Like `random`, from the beginning of the region, in order.
     async fn sequential(
         &mut self,
         is_write: bool,
@@ -404,22 +389,22 @@ fn ns(duration: SimDuration) -> f64 {
     duration.as_nanos() as f64
 }
 
-/// Time between completions once `warm` have completed, on average; `None` if there are too few.
+/// Returns the mean time between completions after the first `warm`; `None` if there are too few.
 fn spacing(ends: &Ends, warm: usize) -> Option<f64> {
     let first = ends.get(warm.min(ends.len() / 4))?.1;
     let (count, last) = (ends.len() - 1 - warm.min(ends.len() / 4), ends.last()?.1);
     (count > 0).then(|| ns(last.since(first)) / count as f64)
 }
 
-/// The same for each eighth of a load, after a start.
+/// Returns the spacing of each eighth of a load, after a start.
 fn by_chunks(ends: &Ends, warm: usize) -> Vec<f64> {
     let steady = ends.get(warm.min(ends.len() / 4)..).unwrap_or_default();
     let chunk = (steady.len() / 8).max(2);
     steady.chunks(chunk).filter_map(|chunk| spacing(&chunk.to_vec(), 0)).collect()
 }
 
-/// Keeps `depth` operations under way until `count` were submitted or `limit` is over. Returns them in the order of
-/// their ends.
+/// Keeps `depth` operations in flight until `count` were submitted or `limit` is over. Returns them in the order of
+/// completion.
 async fn closed<D: BlockDevice>(
     device: &D,
     depth: usize,
@@ -448,7 +433,7 @@ async fn closed<D: BlockDevice>(
     }
 }
 
-/// The region of a device of that size: all of it, or as much as a short bench needs.
+/// Returns the region of a device of that size: all of it, or as much as a short bench needs.
 pub fn region(size_units: u64) -> UnitRange {
     UnitRange::new(Lpn(0), size_units.min(Bytes::gib(1).units_floor()))
 }

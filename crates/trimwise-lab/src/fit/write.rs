@@ -1,4 +1,4 @@
-//! The fitted profile as a file.
+//! Writes the fitted profile as a file.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use trimwise::ssd::SsdConfig;
 
 use super::{Fit, Measured, Prediction};
 
-/// Writes the file: the base's settings with the fitted ones in their place, each with its source.
+/// Writes the base's settings, with the fitted ones in their place, each with its source.
 pub(super) fn toml(
     name: &str,
     measured: &Measured,
@@ -20,14 +20,14 @@ pub(super) fn toml(
     let mut settings: Vec<(String, SettingValue, String)> = Vec::new();
     for setting in &base.settings {
         let own = base.source(&setting.name).map_or(String::new(), |source| format!(": {source}"));
-        // A base may be fitted itself; its words must not make this look so.
+        // A base may itself be fitted. Its notes must not make these settings look fitted.
         let source = format!("taken from {}{own}", base.name);
         settings.push((setting.name.clone(), setting.value.clone(), source));
     }
     for fit in fits {
         set(&mut settings, fit.setting, fit.value.clone(), said(fit));
     }
-    // What follows from them.
+    // Settings that follow from the fitted ones.
     let whole = |value: u64| SettingValue::Whole(value);
     let g = &config.geometry;
     for (setting, value) in [
@@ -104,7 +104,7 @@ pub(super) fn toml(
     text
 }
 
-/// The same drive with another capacity and the same share of spare space; `None` if there is none.
+/// Returns the drive with another capacity and the same share of spare space; `None` if there is no such drive.
 pub(super) fn of_size(config: &SsdConfig, bytes: u64) -> Option<SsdConfig> {
     let mut new = config.clone();
     let scaled = |blocks: u32| {
@@ -123,7 +123,7 @@ pub(super) fn of_size(config: &SsdConfig, bytes: u64) -> Option<SsdConfig> {
     new.validate().ok().map(|()| new)
 }
 
-/// Sets a value where it is, or at the end of its table.
+/// Replaces a value, or adds it at the end of its table.
 fn set(settings: &mut Vec<(String, SettingValue, String)>, name: &str, value: SettingValue, source: String) {
     if let Some(old) = settings.iter_mut().find(|(old, ..)| old == name) {
         (old.1, old.2) = (value, source);
@@ -149,7 +149,7 @@ fn said(fit: &Fit) -> String {
     }
 }
 
-/// A basic string of TOML.
+/// Quotes a basic string of TOML.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for c in text.chars() {

@@ -1,10 +1,10 @@
-//! The naive model of a device: an array of what each unit holds.
+//! A naive model of a device: an array of the contents of each unit.
 
 use trimwise::content::{Content, Stored};
 use trimwise::ssd::{ReadAfterTrim, Ssd, TrimConfig};
 use trimwise::units::{Lpn, UnitRange};
 
-/// What a unit holds, and what a read of it may return.
+/// Contents of a unit, which decide what a read may return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Held {
     /// Written, never touched, or erased.
@@ -13,7 +13,7 @@ enum Held {
     Freed(Option<u32>),
 }
 
-/// An array of units with the information which are mapped.
+/// Contents of all units, and which of them are mapped.
 #[derive(Clone, Debug)]
 pub struct FlatArray {
     held: Vec<Held>,
@@ -23,7 +23,6 @@ pub struct FlatArray {
 }
 
 impl FlatArray {
-    /// Creates an empty device of `units` units with this TRIM.
     pub fn new(units: u64, trim: &TrimConfig) -> Self {
         Self {
             held: vec![Held::Exactly(None); units as usize],
@@ -33,7 +32,6 @@ impl FlatArray {
         }
     }
 
-    /// Writes a range.
     pub fn write(&mut self, range: UnitRange, content: Content) {
         for lpn in range.iter() {
             self.held[lpn.0 as usize] = Held::Exactly(Some(content.tag()));
@@ -48,7 +46,6 @@ impl FlatArray {
         self.free(UnitRange::new(Lpn(start), end.saturating_sub(start)));
     }
 
-    /// Frees every unit of a range.
     pub fn free(&mut self, range: UnitRange) {
         for lpn in range.iter() {
             let i = lpn.0 as usize;
@@ -59,17 +56,13 @@ impl FlatArray {
         }
     }
 
-    /// Erases the device.
     pub fn erase(&mut self) {
         self.held.fill(Held::Exactly(None));
         self.mapped.fill(false);
     }
 
-    /// Checks that a device holds what the array says in a range; it must keep tags
-    /// ([`trimwise::ssd::SsdConfig::track_tags`]).
-    ///
-    /// # Errors
-    /// The first unit that does not, in words.
+    /// Checks that a device holds the array's contents in a range. It must keep tags
+    /// ([`trimwise::ssd::SsdConfig::track_tags`]). The error describes the first difference.
     pub fn check(&self, ssd: &Ssd, range: UnitRange) -> Result<(), String> {
         for lpn in range.iter() {
             let (held, mapped) = (self.held[lpn.0 as usize], self.mapped[lpn.0 as usize]);
@@ -77,7 +70,7 @@ impl FlatArray {
                 let not = if mapped { "not " } else { "" };
                 return Err(format!("unit {} is {not}mapped", lpn.0));
             }
-            // Zeros are zeros and duplicates are duplicates, whichever version: what is read counts.
+            // Compare what a read returns: zeros and duplicates are equal, whichever version wrote them.
             let read = |tag: Option<u32>| tag.map_or(Stored::Zeros, |tag| Content::of_tag(tag).stored(lpn));
             let stored = read(ssd.tag(lpn));
             let right = match (held, self.read_after) {

@@ -2,8 +2,8 @@
 //!
 //! A *part* is one device (a built-in profile and firmware, scaled down) and [`OPS_PER_PART`] commands. Both are drawn
 //! only from the seed and the part's number, so any part can be repeated by itself. After each command the units that
-//! it touched must hold what the array says. Now and then all units are checked and the accounting is audited; times
-//! must never decrease.
+//! it touched must hold the array's contents. From time to time all units are checked and the accounting is audited.
+//! Times must never decrease.
 
 mod flat_array;
 
@@ -19,46 +19,37 @@ use crate::bench::below;
 
 pub use flat_array::FlatArray;
 
-/// Commands in a part.
 pub const OPS_PER_PART: u64 = 10_000;
 /// Commands between two audits of everything.
 const AUDIT_EVERY: u64 = 256;
-/// The smallest device to try; large enough for most profiles, small enough to be overwritten many times.
+/// Size of the smallest device to try: large enough for most profiles, small enough to be overwritten many times.
 const CAPACITY: Bytes = Bytes::mib(16);
-/// A profile that cannot be scaled down that far is doubled up to this size.
+/// Limit for profiles that cannot be scaled down that far, and are doubled in size until they can.
 const CAPACITY_MOST: Bytes = Bytes::gib(1);
 
 /// A violation, and where it happened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Violation {
-    /// The part.
     pub part: u64,
-    /// The device.
     pub device: String,
-    /// The command, from 0.
+    /// From 0.
     pub operation: u64,
-    /// The command.
     pub command: String,
-    /// What is wrong.
     pub what: String,
 }
 
-/// The result of a part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PartReport {
-    /// The part.
     pub part: u64,
-    /// The device: a profile's name, with its firmware.
+    /// Name of the profile, with its firmware.
     pub device: String,
-    /// Commands carried out.
     pub operations: u64,
-    /// Units that the host wrote.
     pub host_units_written: u64,
-    /// Units programmed into the flash, for any cause.
+    /// Units programmed into the flash, for any reason.
     pub nand_units_written: u64,
     /// Audits of all units and the accounting.
     pub audits: u64,
-    /// The first violation; the part ends there.
+    /// The first violation, which ends the part.
     pub violation: Option<Violation>,
 }
 
@@ -75,7 +66,7 @@ enum Command {
     SecureErase,
 }
 
-/// Carries out a part of a self-test with `operations` commands; the last part may be shorter.
+/// Carries out part `part` of a self-test with `operations` commands.
 pub fn run_part(seed: u64, part: u64, operations: u64) -> PartReport {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed ^ part.wrapping_mul(0x9E37_79B9_7F4A_7C15));
     let (device, config) = draw_device(&mut rng);
@@ -188,7 +179,7 @@ fn draw_command(rng: &mut Xoshiro256PlusPlus, config: &SsdConfig, units: u64, op
     }
 }
 
-/// Draws usually a few units, sometimes many, or the same few again and again.
+/// Draws a range: usually a few units, sometimes many, or the same few again and again.
 fn draw_range(rng: &mut Xoshiro256PlusPlus, units: u64) -> UnitRange {
     let (start, length) = match below(rng, 10) {
         0..5 => (below(rng, units), 1 + below(rng, 16)),
@@ -214,7 +205,7 @@ fn carry_out(
         Command::WritePart(part, content) => {
             let cached = ssd.stats().host_units_written;
             let done = ssd.write_part(now, *part, *content);
-            // Data that joins a unit in the cache is not a new version of it: the model keeps one content per unit.
+            // Data that join a unit in the cache are not a new version of it: the model keeps one content per unit.
             if ssd.stats().host_units_written > cached {
                 array.write(part.units(), *content);
             }

@@ -25,11 +25,8 @@ pub(crate) const LAYERS_MAX: usize = 16;
 #[serde(transparent)]
 pub struct SysBlock(pub(crate) PathBuf);
 
-/// Reasons why sysfs cannot answer.
 #[derive(Debug, Error)]
-#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum SysfsError {
-    /// A file cannot be read.
     #[error(transparent)]
     Io(#[from] PathError),
     #[error("{path}: '{text}' is not what the kernel writes there; expected {expected}")]
@@ -37,12 +34,10 @@ pub enum SysfsError {
 }
 
 impl SysBlock {
-    /// Finds the device with this major and minor number.
     pub fn of_numbers(host: &HostRoot, numbers: (u32, u32)) -> Result<Self, SysfsError> {
         Self::at(&host.path(link(numbers)))
     }
 
-    /// Finds the device with this kernel name, such as `sda1`.
     pub fn named(host: &HostRoot, name: impl AsRef<Path>) -> Result<Self, SysfsError> {
         Self::at(&host.path("/sys/class/block").join(name))
     }
@@ -51,22 +46,18 @@ impl SysBlock {
         Ok(Self(link.canonicalize().map_err(at(link))?))
     }
 
-    /// Iterates over all disks and partitions of this host.
     pub fn all() -> impl Iterator<Item = Self> {
         linked(Path::new("/sys/class/block"))
     }
 
-    /// Returns the directory in sysfs.
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// The kernel's name: `sda1`, `nvme0n1`, `dm-0`.
     pub fn name(&self) -> String {
         self.0.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
-    /// Returns the major and minor number.
     pub fn numbers(&self) -> Result<(u32, u32), SysfsError> {
         self.read_as("dev", "MAJOR:MINOR", |text| {
             let (major, minor) = text.split_once(':')?;
@@ -124,7 +115,6 @@ impl SysBlock {
             .find(|folder| is_mine(folder.join("devices").join(self.name())))
     }
 
-    /// Returns true if sysfs has this attribute or folder for the device.
     pub fn has(&self, attribute: &str) -> bool {
         self.0.join(attribute).exists()
     }
@@ -139,17 +129,14 @@ impl SysBlock {
         Some(String::from_utf8_lossy(&self.bytes(attribute)?).trim().to_owned())
     }
 
-    /// Returns an attribute that is a number.
     pub fn number(&self, attribute: &str) -> Result<u64, SysfsError> {
         number_in(&self.0.join(attribute))
     }
 
-    /// Returns an attribute of the disk's queue that is a number.
     pub fn queue(&self, attribute: &str) -> Result<u64, SysfsError> {
         number_in(&self.whole().0.join("queue").join(attribute))
     }
 
-    /// Returns the kernel's counts of requests so far.
     pub fn stat(&self) -> Result<BlockStat, SysfsError> {
         self.read_as("stat", "at least 11 numbers", parse_stat)
     }

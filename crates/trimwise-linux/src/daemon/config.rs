@@ -18,36 +18,28 @@ use trimwise::units::{Bytes, SimDuration};
 use crate::files::{read_at_most, with_ending};
 use crate::host_root::HostRoot;
 
-/// Default path of the configuration.
 pub const DEFAULT_FILE: &str = "/etc/trimwise.toml";
 const FILE_MAX: u64 = 1 << 20;
 
-/// The file systems that the daemon manages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manage {
-    /// All file systems that support TRIM.
     All,
     /// File systems with a table of their own.
     Listed,
 }
 
-/// The users who may read the status, besides root and the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatusFor {
-    /// Nobody else: root and the group only.
+    /// Root and the group only.
     Group,
-    /// Every user of the host.
     All,
 }
 
-/// Settings for one file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Treatment {
-    /// Policy of the file system.
     pub policy: PolicySpec,
-    /// Settings of the governor's host.
+    /// Settings of the policy's host.
     pub settings: Settings,
-    /// Minimum size of a free extent to trim.
     pub min_extent: Bytes,
 }
 
@@ -59,20 +51,14 @@ impl Treatment {
     }
 }
 
-/// The parsed configuration of `trimwised`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// The file systems to manage.
     pub manage: Manage,
     /// Settings for file systems without a table of their own.
     pub default: Treatment,
-    /// Settings by mount point.
     pub mounts: BTreeMap<PathBuf, Treatment>,
-    /// The group that may send commands.
     pub group: Option<String>,
-    /// The users who may read the status.
     pub status: StatusFor,
-    /// The maximum size of the history on disk.
     pub history_max: Bytes,
     /// True to watch frees as they happen, where tracefs is available.
     pub tracepoints: bool,
@@ -106,16 +92,13 @@ impl Default for Config {
     }
 }
 
-/// An error in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
-    /// Path of the configuration file.
     pub file: PathBuf,
     /// Line number, from 1; 0 if the file cannot be read.
     pub line: usize,
-    /// The key, with its table; empty if the error concerns the whole file.
     pub key: String,
-    /// Description of the error and of the accepted values.
+    /// Says what is wrong and which values are accepted.
     pub message: String,
 }
 
@@ -132,7 +115,6 @@ impl fmt::Display for ConfigError {
     }
 }
 
-/// All errors in a configuration; at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigErrors(pub Vec<ConfigError>);
 
@@ -148,8 +130,7 @@ impl std::error::Error for ConfigErrors {}
 impl Config {
     /// Reads a configuration and its drop-ins. The default file may be missing.
     ///
-    /// # Errors
-    /// Returns all errors in all files. A missing file is an error unless it is the default one.
+    /// A missing file is an error unless it is the default one.
     pub fn load(file: &Path) -> Result<Self, ConfigErrors> {
         Self::parse(&Self::texts(file)?)
     }
@@ -184,9 +165,6 @@ impl Config {
     }
 
     /// Parses the texts of the files; later ones override earlier ones.
-    ///
-    /// # Errors
-    /// Returns all errors in all texts.
     pub fn parse(texts: &[(PathBuf, String)]) -> Result<Self, ConfigErrors> {
         read::parse(texts)
     }

@@ -13,21 +13,16 @@ use serde_json::value::{RawValue, to_raw_value};
 
 pub use client::{Client, ClientError};
 
-/// The version of the protocol.
 pub const VERSION: u32 = 1;
-/// The longest request, in bytes.
 pub const REQUEST_MAX: usize = 16 << 10;
 
-/// A client's request to the daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "kebab-case", deny_unknown_fields)]
-#[allow(missing_docs, reason = "the fields are named as what they are")]
 pub enum Request {
-    /// The status of all file systems.
     Status,
-    /// The state of one file system, explained in sentences.
-    Explain { mount: PathBuf },
-    /// The history of one file system.
+    Explain {
+        mount: PathBuf,
+    },
     History {
         mount: PathBuf,
         /// Maximum number of entries; the latest are returned.
@@ -40,14 +35,14 @@ pub enum Request {
         #[serde(default)]
         all: bool,
     },
-    /// Resume trimming after a pause.
     Resume {
         /// Mount point to resume; `None` for all.
         mount: Option<PathBuf>,
     },
-    /// Trim everything untrimmed now.
-    Trim { mount: PathBuf },
-    /// Read the configuration again.
+    /// Trim everything that is untrimmed now.
+    Trim {
+        mount: PathBuf,
+    },
     Reload,
 }
 
@@ -63,10 +58,6 @@ struct Envelope {
 }
 
 impl Request {
-    /// Parses one line of the protocol.
-    ///
-    /// # Errors
-    /// A description of the error, for the client.
     pub fn parse(line: &[u8]) -> Result<Self, String> {
         if line.len() > REQUEST_MAX {
             return Err(format!("request of {} bytes; expected at most {REQUEST_MAX}", line.len()));
@@ -93,7 +84,6 @@ impl Request {
         Ok(request)
     }
 
-    /// Encodes the request as a line, with its newline.
     pub fn line(&self) -> String {
         let request = serde_json::to_value(self).unwrap_or_default();
         let mut line = serde_json::to_string(&Envelope { version: VERSION, request }).unwrap_or_default();
@@ -101,18 +91,14 @@ impl Request {
         line
     }
 
-    /// Returns true if the request changes nothing.
     pub fn is_reading(&self) -> bool {
         matches!(self, Self::Status | Self::Explain { .. } | Self::History { .. })
     }
 }
 
-/// The daemon's response to one request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Response {
-    /// The version of the protocol.
     pub version: u32,
-    /// Reason for a refusal; `None` on success.
     pub error: Option<String>,
     /// True if the request itself is wrong, such as a mount that is not managed; if false, it may succeed later.
     #[serde(default)]
@@ -122,7 +108,6 @@ pub struct Response {
 }
 
 impl Response {
-    /// Creates a successful response.
     pub fn done(data: impl Serialize) -> Self {
         match to_raw_value(&data) {
             Ok(data) => Self { version: VERSION, error: None, bad_request: false, data },
@@ -141,7 +126,6 @@ impl Response {
         Self { bad_request: true, ..Self::refused(why) }
     }
 
-    /// Encodes the response as a line, with its newline.
     pub fn line(&self) -> String {
         let mut line = serde_json::to_string(self).unwrap_or_default();
         line.push('\n');

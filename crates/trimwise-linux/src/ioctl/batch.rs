@@ -1,8 +1,8 @@
-//! Several system calls for one switch to the kernel, in a guest whose kernel is a process of the host.
+//! Several system calls in one switch to the kernel, for a guest whose kernel is a process of the host.
 //!
 //! There each call costs two switches between processes and six calls of the host. The library that trimwise preloads
-//! into the guest's kernel (`trimwise-uml`, preload/batch.c, which has the story) takes a list of calls instead, by a
-//! number that no kernel knows, and presents them to the kernel one by one. Anywhere else that number is refused
+//! into the guest's kernel (`trimwise-uml`, preload/batch.c, which has the story) takes a list of calls instead, under
+//! a number that no kernel knows, and presents them to the kernel one by one. Anywhere else that number is refused
 //! (ENOSYS).
 
 use std::marker::PhantomData;
@@ -12,9 +12,7 @@ use std::rc::Rc;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-/// The most calls that the library takes.
 pub(crate) const CALLS_MAX: usize = 256;
-/// The most paths in a batch.
 const PATHS_MAX: usize = 64;
 const PAGE: usize = 4096;
 
@@ -28,7 +26,7 @@ struct Call {
     arguments: [u64; 6],
 }
 
-/// The call's result is the file of those that follow.
+/// The call's result is the file that later calls use.
 const OPENS: u32 = 1;
 /// The call's first argument is the file.
 const TAKES_FILE: u32 = 2;
@@ -54,7 +52,6 @@ mod number {
 #[repr(align(4096))]
 struct Page([u8; PAGE]);
 
-/// CLOCK_MONOTONIC.
 const MONOTONIC: u64 = 1;
 
 /// `struct timespec`.
@@ -71,7 +68,6 @@ impl Time {
     }
 }
 
-/// Memory for batches.
 pub(crate) struct Memory {
     calls: Vec<Call>,
     paths: Vec<Page>,
@@ -93,7 +89,7 @@ impl Memory {
         }
     }
 
-    /// Begins a batch whose reads go to `scratch`. `file` is open already, and the batch may close it.
+    /// Begins a batch whose reads go to `scratch`. The batch may close `file`.
     pub(crate) fn begin<'a>(&'a mut self, scratch: &'a mut [u8], file: Option<OwnedFd>) -> Batch<'a> {
         self.begin_with(PATHS_MAX, scratch, file)
     }
@@ -106,8 +102,8 @@ impl Memory {
         Batch { memory: self, scratch, paths: 0, times: 0, file, directories: Vec::new(), data: PhantomData }
     }
 
-    /// Makes the call that `add` adds, between two readings of the clock. Returns `None`, and has made none, where nothing
-    /// takes batches.
+    /// Makes the call that `add` adds, between two readings of the clock. Returns `None`, without having made it, where
+    /// nothing takes batches.
     pub(crate) fn timed<'a>(&'a mut self, add: impl FnOnce(&mut Batch<'a>) -> bool) -> Option<Ended> {
         let mut batch = self.begin_with(1, &mut [], None);
         (batch.now() && add(&mut batch) && batch.now()).then_some(())?;
@@ -122,22 +118,18 @@ pub(crate) struct Batch<'a> {
     paths: usize,
     times: usize,
     file: Option<OwnedFd>,
-    /// Directories that calls refer to.
     directories: Vec<Rc<OwnedFd>>,
     data: PhantomData<&'a [u8]>,
 }
 
 /// The end of a batch.
 pub(crate) struct Ended {
-    /// Number of calls that were made.
     pub made: usize,
-    /// Result of the last of them.
     pub result: Result<u64, Errno>,
     /// Result of the call of [`Memory::timed`].
     pub asked: u64,
     /// True if the last result was too small.
     pub is_cut_short: bool,
-    /// The file that is open.
     pub file: Option<OwnedFd>,
     /// Results of [`Batch::now`], in nanoseconds of the monotonic clock.
     pub times_ns: Vec<u64>,
@@ -163,7 +155,6 @@ impl<'a> Batch<'a> {
         Some(page.0[begin..].as_ptr() as u64)
     }
 
-    /// Reads the monotonic clock.
     pub(crate) fn now(&mut self) -> bool {
         let Some(time) = self.memory.times.get_mut(self.times) else { return false };
         self.times += 1;
@@ -190,7 +181,7 @@ impl<'a> Batch<'a> {
     }
 
     pub(crate) fn close(&mut self) -> bool {
-        // The descriptor is free even if the kernel has an error to report, which dropping a file ignores too.
+        // Closing frees the descriptor even if the kernel reports an error, which dropping a file ignores too.
         self.add(number::CLOSE, TAKES_FILE, i64::MIN, &[])
     }
 
@@ -206,17 +197,17 @@ impl<'a> Batch<'a> {
         self.add(number, IS_ASKED, least as i64, &[file.as_raw_fd() as u64, a, b, c])
     }
 
-    /// Writes to a file at its position; [`Ended::asked`] is how much.
+    /// Writes to a file at its position; [`Ended::asked`] is the number of bytes.
     pub(crate) fn write_to(&mut self, file: &'a OwnedFd, data: &'a [u8]) -> bool {
         self.add_asked(number::WRITE, file, data.len(), [data.as_ptr() as u64, data.len() as u64, 0])
     }
 
-    /// Writes to a file at an offset; [`Ended::asked`] is how much.
+    /// Writes to a file at an offset; [`Ended::asked`] is the number of bytes.
     pub(crate) fn pwrite(&mut self, file: &'a OwnedFd, offset: u64, data: &'a [u8]) -> bool {
         self.add_asked(number::PWRITE, file, data.len(), [data.as_ptr() as u64, data.len() as u64, offset])
     }
 
-    /// Reads from a file at an offset; [`Ended::asked`] is how much.
+    /// Reads from a file at an offset; [`Ended::asked`] is the number of bytes.
     pub(crate) fn pread(&mut self, file: &'a OwnedFd, offset: u64, buffer: &'a mut [u8]) -> bool {
         let len = buffer.len() as u64;
         self.add_asked(number::PREAD, file, 0, [buffer.as_mut_ptr() as u64, len, offset])
@@ -230,7 +221,7 @@ impl<'a> Batch<'a> {
         self.add_asked(number::FDATASYNC, file, 0, [0; 3])
     }
 
-    /// Makes the calls. Returns `None`, and has made none, where nothing takes batches.
+    /// Makes the calls. Returns `None`, without having made any, where nothing takes batches.
     pub(crate) fn submit(self) -> Option<Ended> {
         let before = self.file.as_ref().map_or(-1, |file| file.as_raw_fd());
         let calls = &self.memory.calls;
@@ -239,7 +230,7 @@ impl<'a> Batch<'a> {
         // make and end a descriptor: `file`.
         let mut answer = unsafe { submit(calls, before) };
         if answer.0 <= 0 {
-            // Where the kernel has unmapped them at the moment, reading maps them again.
+            // Reading maps pages again that the kernel has unmapped.
             std::hint::black_box(calls.iter().fold(0, |sum: u32, call| sum.wrapping_add(call.number)));
             // SAFETY: as above; no call was made.
             answer = unsafe { submit(calls, before) };
@@ -276,8 +267,8 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// Reads the monotonic clock by the call that batches make; `None` on other processors. The vDSO of a guest's kernel, if it
-/// has one, makes this call too.
+/// Reads the monotonic clock with the system call that batches make; `None` on other processors. The vDSO of a guest's
+/// kernel makes this call too.
 pub(crate) fn monotonic_ns() -> Option<u64> {
     let mut time = Time::default();
     // SAFETY: the kernel writes one `struct timespec` there.

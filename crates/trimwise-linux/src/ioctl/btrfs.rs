@@ -12,7 +12,7 @@ const CHUNK_TREE: u64 = 3;
 const CHUNKS: u64 = 256;
 const CHUNK_ITEM: u32 = 228;
 
-/// `struct btrfs_ioctl_search_key` of include/uapi/linux/btrfs.h.
+/// `struct btrfs_ioctl_search_key`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 struct SearchKey {
@@ -32,7 +32,7 @@ struct SearchKey {
 
 const BUFFER: usize = 4096 - size_of::<SearchKey>();
 
-/// `struct btrfs_ioctl_search_args` of include/uapi/linux/btrfs.h.
+/// `struct btrfs_ioctl_search_args`.
 #[repr(C)]
 struct Search {
     key: SearchKey,

@@ -96,7 +96,7 @@ pub fn with_the_host_read_only(command: &mut Command, folder: &Path, memory: &st
     Ok(())
 }
 
-/// Says on standard error what a child failed in before its program began.
+/// Prints on standard error which step failed before the child's program began.
 fn say_what_failed(what: &str) {
     let _ = rustix::io::write(rustix::stdio::stderr(), what.as_bytes());
 }

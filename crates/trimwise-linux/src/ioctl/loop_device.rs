@@ -46,7 +46,7 @@ impl LoopInfo {
     }
 }
 
-/// `struct loop_config` of include/uapi/linux/loop.h.
+/// `struct loop_config`.
 #[repr(C)]
 struct LoopConfig {
     file: u32,

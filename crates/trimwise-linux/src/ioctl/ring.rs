@@ -52,7 +52,7 @@ pub enum Call {
 pub struct Done {
     pub owner: u64,
     pub result: io::Result<u32>,
-    /// The buffer of the call; empty if it had none.
+    /// Empty if it had none.
     pub pages: Vec<Page>,
 }
 

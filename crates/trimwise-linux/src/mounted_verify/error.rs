@@ -1,5 +1,3 @@
-//! Errors of the test.
-
 use thiserror::Error;
 use trimwise::units::Bytes;
 
@@ -9,17 +7,12 @@ use crate::mount::MountError;
 use crate::path_error::PathError;
 use crate::trim::TrimError;
 
-/// Reasons why TRIM below a file system could not be tested.
 #[derive(Debug, Error)]
-#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum VerifyError {
-    /// The mount cannot be examined.
     #[error(transparent)]
     Mount(#[from] MountError),
-    /// The file system is not on a block device, or sysfs does not list the device.
     #[error(transparent)]
     Device(#[from] BlockDeviceError),
-    /// The file system cannot be trimmed.
     #[error(transparent)]
     Trim(#[from] TrimError),
     #[error(
@@ -38,7 +31,6 @@ pub enum VerifyError {
     TooFull { path: String, needed: Bytes, free: Bytes },
     #[error("{path}: already exists, perhaps from a run that was killed; remove it")]
     Occupied { path: String },
-    /// FIEMAP fails, or returns no address.
     #[error("{path}: {source}")]
     Fiemap { path: String, source: FiemapError },
     #[error(
@@ -48,7 +40,6 @@ pub enum VerifyError {
     NotThere { path: String, fs_type: String, found: u64, units: u64 },
     #[error("interrupted; the test's file was removed")]
     Interrupted,
-    /// Another error of the operating system.
     #[error(transparent)]
     Io(#[from] PathError),
 }

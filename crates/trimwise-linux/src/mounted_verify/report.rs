@@ -1,4 +1,4 @@
-//! The result of the test, and the verdict.
+//! The result of the test, and its verdict.
 
 use std::fmt;
 
@@ -7,98 +7,75 @@ use trimwise::units::Bytes;
 use crate::block_device::DiscardCounts;
 use crate::raw_device::Promise;
 
-/// Contents of a place on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// Data of the removed file.
     OldData,
-    /// Zeros only.
     Zeros,
-    /// Something else: the block was reused.
+    /// The block was reused.
     Other,
-    /// The place could not be read.
     Unreadable,
 }
 
 /// A unit of 4 KiB of the file, and its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// Index of the unit in the file.
     pub unit: u64,
     /// Index into [`Report::disks`].
     pub disk: usize,
-    /// Offset on the disk, in bytes.
     pub offset: u64,
     /// True if the unit is inside a whole granule of the file's blocks; others need not be trimmed.
     pub is_whole: bool,
-    /// Contents after the file was removed and before FITRIM.
+    /// Before FITRIM.
     pub after_delete: Found,
-    /// Contents after FITRIM.
     pub after_trim: Found,
 }
 
 /// A disk that was read.
 #[derive(Clone, Debug)]
 pub struct Disk {
-    /// Kernel name of the disk.
     pub name: String,
-    /// The disk's promise about reads after TRIM.
     pub promise: Promise,
     /// Discards that the kernel counted on the disk, from any source, from before the file was removed to the end;
     /// `None` if it does not count them.
     pub counted: Option<DiscardCounts>,
 }
 
-/// Number of blocks by contents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Blocks that hold the file's data.
     pub old_data: u64,
-    /// Blocks that read as zeros.
     pub zeros: u64,
-    /// Blocks that were reused.
     pub other: u64,
-    /// Blocks that could not be read.
     pub unreadable: u64,
 }
 
-/// Result of the test below one mounted file system.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Mount point of the file system.
     pub mount_point: String,
-    /// The file system's type.
     pub fs_type: String,
-    /// The device that is mounted.
     pub device: String,
-    /// Units of the file that was written.
     pub file_units: u64,
-    /// Number of extents of the file.
     pub extents: usize,
-    /// The disks that were read.
     pub disks: Vec<Disk>,
     /// The blocks that held the file's data, in file order.
     pub blocks: Vec<Block>,
     /// The sum of FITRIM's return values.
     pub answered: Bytes,
-    /// Number of times that it was trimmed; repeated while old data remained.
+    /// Repeated while old data remained.
     pub trims: u32,
     /// Kernel names of the devices at which TRIM stops, according to the doctor.
     pub stops: Vec<String>,
     /// Error that ended the trim early; the report is then partial.
     pub failed: Option<String>,
-    /// Further notes for the user.
     pub notes: Vec<String>,
 }
 
-/// The verdict on a [`Report`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Zeros in place of old data, from a device that promises zeros.
     Arrives,
     /// Zeros in place of old data, from a device that does not promise zeros.
     Consistent,
-    /// Whatever was read, a layer below is known to pass no TRIM on to at least one of the drives.
+    /// A layer below is known not to pass TRIM on to at least one of the drives, whatever was read.
     Stops,
     /// Zeros in some places and old data in others, though zeros are promised.
     InPart,
@@ -108,14 +85,12 @@ pub enum Verdict {
     NotSent,
     /// Old data, from a device that does not promise zeros.
     Unproven,
-    /// The trim failed or was stopped.
     Failed,
     /// Too few blocks are left to judge: reused, unreadable, or smaller than a granule.
     Unknown,
 }
 
 impl Verdict {
-    /// Returns the name in results.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Arrives => "arrives",
@@ -169,17 +144,15 @@ impl Report {
         counts(self.blocks.iter().map(|block| block.after_delete))
     }
 
-    /// Counts the blocks at the end.
     pub fn after_trim(&self) -> Counts {
         counts(self.blocks.iter().map(|block| block.after_trim))
     }
 
-    /// Returns true if every disk promises zeros.
     pub fn promises_zeros(&self) -> bool {
         self.disks.iter().all(|disk| disk.promise.is_zeros())
     }
 
-    /// Returns the discards counted on all disks; `None` if the kernel does not count them.
+    /// `None` if the kernel does not count them.
     pub fn counted(&self) -> Option<DiscardCounts> {
         let each = self.disks.iter().map(|disk| disk.counted);
         each.reduce(|sum, one| sum.zip(one).map(|(sum, one)| sum.plus(one))).flatten()

@@ -79,7 +79,7 @@ impl Buffers {
     fn filled_units(&mut self, content: Content, units: UnitRange) -> Vec<Page> {
         let kind = (content.class, units.units as usize);
         if self.last != Some(kind) {
-            // Made for writes of another kind.
+            // These were made for writes of another kind.
             for Ahead { pages, .. } in std::mem::take(&mut self.ready) {
                 self.put(pages);
             }

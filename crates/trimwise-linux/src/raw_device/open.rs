@@ -1,5 +1,3 @@
-//! Opens a target: creates the file if necessary, and uses direct I/O where possible.
-
 use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -39,8 +37,7 @@ impl RawDevice {
     /// [`Options::file_bytes`] of allocated blocks, and removed when the device is dropped.
     ///
     /// # Errors
-    /// If the target does not exist, is busy, read-only, or changed since the consent was given, if there is no room
-    /// for the file, or if io_uring is not available.
+    /// Among others, if the target changed since the consent was given.
     pub fn open(access: Access, options: &Options) -> Result<Self, RawDeviceError> {
         let (target, identity) = match access {
             Access::Read(target) => (target, None),

@@ -14,19 +14,10 @@ use std::os::fd::AsFd as _;
 use crate::block_device::BlockDevice;
 use crate::ioctl::nvme_identify_namespace;
 
-/// A device's promise about reads of trimmed units, and its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Promise {
-    /// Trimmed units read as zeros.
-    Zeros {
-        /// Source of the promise.
-        by: String,
-    },
-    /// Trimmed units may read as anything.
-    Nothing {
-        /// Source of this answer, or the reason why there is none.
-        why: String,
-    },
+    Zeros { by: String },
+    Nothing { why: String },
 }
 
 impl fmt::Display for Promise {
@@ -39,7 +30,6 @@ impl fmt::Display for Promise {
 }
 
 impl Promise {
-    /// Returns true if zeros are promised.
     pub fn is_zeros(&self) -> bool {
         matches!(self, Self::Zeros { .. })
     }

@@ -6,7 +6,7 @@
 /// Upper bound on the time between an event and its appearance in the buffer; an interrupt can come in between.
 const APPEARS_WITHIN_NS: u64 = 10_000_000;
 
-/// Records that were read, but that earlier ones may still precede.
+/// Records that were read but may be preceded by records not yet read.
 #[derive(Debug)]
 pub(crate) struct Merge<T> {
     waiting: Vec<(u64, T)>,

@@ -37,7 +37,6 @@ use crate::privilege::advice;
 use crate::tracefs::format::{EventFormat, Traced, Tracepoint, filter};
 use crate::tracefs::{Instance, InstanceError, TRACING, remove_left_behind};
 
-/// Time between two readings of the buffers.
 const EVERY: Duration = Duration::from_millis(50);
 /// Kernel memory for records, for all processors together, and the limits for one. A request takes 140 bytes, so 16 MiB
 /// hold those of two seconds at 50,000 a second, all on one processor.
@@ -47,17 +46,12 @@ const BUFFER_KIB_MAX: usize = 16 << 10;
 /// Prefix of the name of a trace instance; the process's number follows.
 const NAME: &str = "trimwise-record-";
 
-/// Reasons why nothing is recorded.
 #[derive(Debug, Error)]
-#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum RecordError {
-    /// No mount contains the path.
     #[error(transparent)]
     Mount(#[from] MountError),
-    /// A block device cannot be examined.
     #[error(transparent)]
     Device(BlockDeviceError),
-    /// The file system is in memory, on the network, or above another one.
     #[error(
         "{mount_point}: {fs_type} is not on a block device, so it has no requests; expected ext4, XFS, btrfs..."
     )]
@@ -74,7 +68,6 @@ pub enum RecordError {
         "this kernel has no tracepoint {0} with the fields that are needed; it needs CONFIG_BLK_DEV_IO_TRACE"
     )]
     NoTracepoint(&'static str),
-    /// Another error of tracefs.
     #[error("tracing: {0}")]
     Other(InstanceError),
 }
@@ -120,31 +113,21 @@ fn remedy() -> &'static str {
     }
 }
 
-/// Count and size of requests of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Count {
-    /// Number of requests.
     pub requests: u64,
-    /// Bytes of all these requests.
     pub bytes: u64,
 }
 
-/// Counts of everything recorded so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
-    /// Reads from the disks.
     pub reads: Count,
-    /// Writes, and requests to write zeroes.
+    /// Includes requests to write zeroes.
     pub writes: Count,
-    /// Discards sent to the disks.
     pub discards: Count,
-    /// Flushes of the write cache.
     pub flushes: u64,
-    /// Extents that the file system freed.
     pub freed: Count,
-    /// Extents that the file system allocated.
     pub allocated: Count,
-    /// Commits of the file system.
     pub commits: u64,
     /// Events that the kernel overwrote before they were read.
     pub lost: u64,
@@ -155,12 +138,10 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Returns the number of requests of all kinds.
     pub fn requests(&self) -> u64 {
         self.reads.requests + self.writes.requests + self.discards.requests + self.flushes
     }
 
-    /// Adds one event to the counts.
     pub fn add(&mut self, event: &Event) {
         let (count, bytes) = match event {
             Event::Request(request) => {
@@ -184,7 +165,6 @@ impl Counts {
     }
 }
 
-/// Duration and memory of a recording.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Plan {
     /// Maximum duration; `None` to record until stopped.
@@ -193,13 +173,10 @@ pub struct Plan {
     pub buffer: Option<Bytes>,
 }
 
-/// Reasons why a recording ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ended {
-    /// The maximum duration is over.
     Done,
-    /// The stop flag was set.
     Stopped,
     /// The receiver no longer wants records.
     Refused,
@@ -246,9 +223,6 @@ fn now() -> u64 {
 
 impl Recorder {
     /// Creates a trace instance and enables the tracepoints of the target.
-    ///
-    /// # Errors
-    /// If tracefs is missing, may not be used, or lacks the tracepoints for requests.
     pub fn open(target: Target, plan: Plan) -> Result<Self, RecordError> {
         Self::open_in(Path::new(TRACING), target, plan)
     }
@@ -310,21 +284,16 @@ impl Recorder {
         })
     }
 
-    /// Returns the header of the trace.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// Returns the target of the recording.
     pub fn target(&self) -> &Target {
         &self.target
     }
 
     /// Records until the maximum duration is over, `stop` is set, or `deliver` returns `false`. Records are delivered
     /// in time order. After each delivery, `told` receives the counts.
-    ///
-    /// # Errors
-    /// If tracing cannot be turned on.
     pub fn run(
         &mut self,
         stop: &AtomicBool,
@@ -373,7 +342,7 @@ impl Recorder {
         for pipe in &mut self.pipes {
             let mut read = 0;
             let mut last = 0;
-            // No more data, or the processor was removed.
+            // There is no more data, or the processor was removed.
             while read < self.pages
                 && let Ok(n @ 1..) = pipe.read(&mut buffer)
             {
@@ -400,7 +369,7 @@ impl Recorder {
         is_behind
     }
 
-    /// Passes on the records up to the horizon.
+    /// Delivers the records up to the horizon.
     fn sort_in(&mut self, start: u64) {
         for (at, heard) in self.merge.end_round() {
             let at = since(start, at);
@@ -435,12 +404,12 @@ impl Recorder {
 
     fn rest(&mut self, start: u64) -> Vec<Record> {
         while self.round(start) {}
-        // Nothing more comes, so everything is in order.
+        // No record is outstanding, so all are in order.
         self.merge.begin_round(u64::MAX);
         self.sort_in(start);
         let at = since(start, now());
         self.commits.release(&mut self.requests, at);
-        // The pages may count only that something is missing.
+        // The pages may say only that records are missing, not how many.
         let missing = self.instance.lost().saturating_sub(self.lost_in_pages);
         if missing > 0 {
             self.requests.lost(at, missing);
@@ -483,13 +452,13 @@ fn of_file_system(
                 requests.other(Record { at, device, event });
             }
         }),
-        // XFS found no place: NULLAGBLOCK.
+        // Ignores NULLAGBLOCK: XFS found no place.
         Tracepoint::XfsAllocated if traced.first == u64::from(u32::MAX) => {}
         Tracepoint::Ext4Allocated | Tracepoint::XfsAllocated => target.sectors(traced, |device, sectors| {
             requests.other(Record { at, device, event: Event::Allocated(sectors) });
         }),
         Tracepoint::JournalSwitched => {
-            // If the end of the commit before was lost.
+            // The end of the previous commit may have been lost.
             commits.release(requests, at);
             commits.is_committing = true;
         }

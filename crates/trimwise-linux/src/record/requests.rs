@@ -24,7 +24,6 @@ pub(crate) struct Requests {
     left: u64,
     /// The numbers of requests in flight, counted from the start of the recording.
     in_flight: HashMap<Key, VecDeque<u64>>,
-    /// Number of completions of requests whose issue was not seen.
     pub unmatched: u64,
 }
 
@@ -38,7 +37,6 @@ struct Waiting {
 enum State {
     InFlight(u64),
     Done,
-    /// The driver gave it back; it will be issued again.
     Requeued,
 }
 
@@ -56,7 +54,7 @@ impl Requests {
     pub fn completed(&mut self, at: SimTime, device: u32, kind: RequestKind, sectors: SectorRange) {
         let is_flush = kind == RequestKind::Flush;
         if sectors.sectors == 0 && !is_flush {
-            // The end of a request that was flushed for; its own completion came before.
+            // This is the end of a request that was flushed for; its own completion came before.
             return;
         }
         let Some(number) = self.take_in_flight((device, kind as u8, sectors.first.0)) else {

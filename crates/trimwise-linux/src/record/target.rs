@@ -1,4 +1,4 @@
-//! Target of a recording: the disks below a mount or a device, and the location of a file system's blocks on them.
+//! The target of a recording: the disks below a mount or a device, and the location of a file system's blocks on them.
 
 use std::fs::{self, File};
 use std::os::fd::AsFd as _;
@@ -17,10 +17,8 @@ use crate::mount::{Mount, mount_of, parse_mountinfo};
 use crate::path_error::at;
 use crate::tracefs::format::{Traced, Tracepoint};
 
-/// A mount or a device, with the disks below it.
 #[derive(Debug)]
 pub struct Target {
-    /// The file system, if it is mounted.
     pub mount: Option<Mount>,
     /// The disks, in the order of their index in the trace.
     pub disks: Vec<BlockDevice>,
@@ -42,9 +40,6 @@ pub(super) struct Blocks {
 
 impl Target {
     /// Finds the disks below `path`: a mount point, anything else on a mounted file system, or a block device.
-    ///
-    /// # Errors
-    /// If there is no block device, or sysfs does not list it.
     pub fn of(path: &Path) -> Result<Self, RecordError> {
         let is_device = fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device());
         let (devices, mount) = if is_device {
@@ -80,7 +75,7 @@ impl Target {
             ));
         }
         for disk in target.disks.iter().filter(|disk| !disk.sysfs.has("mq")) {
-            // NVMe with several paths, RAM disks.
+            // NVMe with several paths, and RAM disks.
             target.notes.push(format!(
                 "{} has no queue of its own, so the kernel reports no requests on it",
                 disk.name
@@ -165,7 +160,7 @@ impl Target {
         };
         let file_system = self.mount.as_ref().and_then(|mount| {
             let counted = statvfs(&mount.mount_point).ok()?;
-            // No paths, such as those of a subvolume.
+            // Leave out paths, such as those of a subvolume.
             let options = mount.options.iter().filter(|option| !option.contains('/'));
             Some(TraceFileSystem {
                 kind: mount.fs_type.clone(),
@@ -201,7 +196,7 @@ impl Target {
                     let sectors = SectorRange::new(Lba(at / SECTOR_BYTES), span.bytes().0 / SECTOR_BYTES);
                     self.index(numbers).into_iter().for_each(|disk| found(disk, sectors));
                 }
-                // In two pieces: halved, down to one block.
+                // Not contiguous: halve it, down to one block.
                 None if span.bytes().0 > block.0 => {
                     let middle = span.start + (span.bytes().0 / 2).next_multiple_of(block.0);
                     rest.push(Span { start: middle, end: span.end });

@@ -48,7 +48,6 @@ pub struct PageFormat {
     time: Option<Field>,
     commit: Field,
     data: usize,
-    /// Bytes of a page.
     pub size: usize,
 }
 
@@ -67,7 +66,6 @@ const DELTA_BITS: u32 = 27;
 const STAMP_BITS: u32 = 59;
 
 impl PageFormat {
-    /// Parses the text of `events/header_page`; returns `None` if a field is missing.
     pub fn parse(text: &str) -> Option<Self> {
         let (commit, data) = (field(text, "commit")?, field(text, "data")?);
         let time = field(text, "timestamp");
@@ -175,7 +173,7 @@ pub enum Tracepoint {
     XfsCommitted,
 }
 
-/// One record of a tracepoint. Fields that the tracepoint does not have are 0.
+/// One record of a tracepoint. Fields that it does not have are 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Traced {
     /// Major and minor number of the device: the file system's, or the disk's for a request.
@@ -190,7 +188,7 @@ pub struct Traced {
     pub letters: [u8; LETTERS],
 }
 
-/// Letters of a request, with a zero at their end.
+/// Includes a zero at the end.
 const LETTERS: usize = 10;
 
 impl Traced {
@@ -214,7 +212,6 @@ pub struct EventFormat {
 }
 
 impl Tracepoint {
-    /// Returns the tracepoint's folder below `events`.
     pub fn path(self) -> &'static str {
         match self {
             Self::Ext4 => "ext4/ext4_free_blocks",
@@ -231,7 +228,6 @@ impl Tracepoint {
         }
     }
 
-    /// Parses the tracepoint's `format`; returns `None` if this kernel's lacks a field that is needed.
     pub fn parse(self, text: &str) -> Option<EventFormat> {
         let id = text.lines().find_map(|line| line.strip_prefix("ID:"))?.trim().parse().ok()?;
         let range = match self {
@@ -243,7 +239,7 @@ impl Tracepoint {
         };
         let group = matches!(self, Self::Xfs | Self::XfsAllocated).then_some("agno");
         let letters = matches!(self, Self::Issue | Self::Complete | Self::Requeue).then_some("rwbs");
-        // A field that is needed, and that the text may lack.
+        // Fails if the text lacks a field that the tracepoint must have.
         let of = |name: Option<&str>| name.map_or(Some(None), |name| field(text, name).map(Some));
         Some(EventFormat {
             id,

@@ -15,18 +15,14 @@ use rustix::fs::OFlags;
 
 use self::format::{EventFormat, PageFormat, Tracepoint};
 
-/// Path at which tracefs is mounted.
 pub const TRACING: &str = "/sys/kernel/tracing";
 
-/// Reasons why a trace instance cannot be used.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum InstanceError {
     #[error("{0}: tracefs is not mounted there, or cannot be read")]
     NotMounted(String),
     #[error("events/header_page: cannot be parsed")]
     Header,
-    /// A file of the instance cannot be used.
     #[error("{path}: {source}")]
     Io { path: String, source: io::Error },
 }
@@ -54,9 +50,6 @@ fn read_at_once(path: &Path) -> Result<String, InstanceError> {
 impl Instance {
     /// Creates an instance below `tracing`. Replaces one of that name that a killed process left, or else takes it
     /// over.
-    ///
-    /// # Errors
-    /// If there is no tracefs, or it cannot be written.
     pub fn create(tracing: &Path, name: &str) -> Result<Self, InstanceError> {
         let page = tracing.join("events/header_page");
         if !page.exists() {
@@ -71,21 +64,17 @@ impl Instance {
         }
     }
 
-    /// Returns the layout of the instance's pages.
     pub fn page(&self) -> PageFormat {
         self.page
     }
 
-    /// Writes to one of the instance's files.
     pub fn write(&self, file: impl AsRef<Path>, text: &str) -> Result<(), InstanceError> {
         let path = self.folder.join(file);
         fs::write(&path, text).map_err(cannot(&path))
     }
 
-    /// Checks that one of the instance's files, such as `tracing_on`, says 1.
-    ///
-    /// # Errors
-    /// A sentence that names what was turned off.
+    /// Checks that one of the instance's files, such as `tracing_on`, says 1. The error is a sentence that names what
+    /// was turned off.
     pub fn expect_on(&self, file: impl AsRef<Path>) -> Result<(), String> {
         let path = self.folder.join(file);
         let is_on = fs::read_to_string(&path).is_ok_and(|text| text.trim() == "1");
@@ -99,7 +88,6 @@ impl Instance {
         self.write(Self::event(Tracepoint::Error, "enable"), "1")
     }
 
-    /// Returns the path of a tracepoint's file.
     pub fn event(point: Tracepoint, file: &str) -> PathBuf {
         Path::new("events").join(point.path()).join(file)
     }
@@ -174,7 +162,7 @@ fn lost_in(stats: &str) -> u64 {
 impl Drop for Instance {
     fn drop(&mut self) {
         if fs::remove_dir(&self.folder).is_err() {
-            // It is in use: at least stop recording.
+            // The instance is in use, so at least stop recording.
             drop(self.write("events/enable", "0"));
         }
     }

@@ -1,10 +1,11 @@
-//! Whether the drive took what a trim sent: one rule for `trimwise trim`, `verify` and the daemon.
+//! Decides if the drive took what a trim sent: one rule for `trimwise trim`, `verify` and the daemon.
 //!
 //! Three accounts tell of it, and none is complete. FITRIM's return value leaves out failed discards on ext4 and btrfs,
 //! and says nothing on XFS, which does not look at the result (`xfs_discard_endio`). The device's counter has every
 //! request that ended, failed ones too, and those that others sent. Failed requests are reported by a tracepoint
-//! (`block_rq_error`), where tracefs can be used and the disks have a request queue. Refusals as unsupported fail
-//! nowhere but there: the kernel hides EOPNOTSUPP (`blkdev_issue_discard`), and then lowers the device's limit to zero.
+//! (`block_rq_error`), where tracefs can be used and the disks have a request queue. Discards refused as unsupported
+//! show up only there: the kernel hides EOPNOTSUPP (`blkdev_issue_discard`), and then lowers the device's limit to
+//! zero.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -21,36 +22,32 @@ use crate::layout::Kind;
 use crate::tracefs::format::{EventFormat, Tracepoint};
 use crate::tracefs::{Instance, InstanceError, TRACING, remove_left_behind};
 
-/// What is known of the discards of one trim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Accounts {
-    /// FITRIM's return value.
     pub answered: Bytes,
     /// Discards that the kernel counted on the devices meanwhile, from any source; `None` if it does not count them.
     pub counted: Option<Bytes>,
     /// Failed discards on the disks below meanwhile; `None` if they are not reported.
     pub failed: Option<u64>,
-    /// True if the counter may have more than this trim sent: the file system sends discards of its own (`discard`), or a
-    /// mapping counts one more than once.
+    /// True if the counter may include more than this trim sent: the file system sends discards of its own (`discard`),
+    /// or a mapping counts one more than once.
     pub online: bool,
-    /// True if a layer below is known to pass no TRIM on, at least to one of the drives. FITRIM succeeds above it, and
+    /// True if a layer below is known not to pass TRIM on to at least one of the drives. FITRIM succeeds above it, and
     /// devices count what they are sent.
     pub stops: bool,
 }
 
-/// The verdict on [`Accounts`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The drive took this much.
     Taken(Bytes),
-    /// Nothing says that discards failed, but it would not show, or they do not reach every drive.
+    /// No failure is known, but it might not show, or the discards do not reach every drive.
     Unverified,
     /// Discards failed. The drive took at most this much of them; `None` if that is unknown.
     Failed(Option<Bytes>),
 }
 
 impl Accounts {
-    /// Decides between the accounts.
     pub fn verdict(self, kind: Kind) -> Verdict {
         let reports = matches!(kind, Kind::Ext4 | Kind::Btrfs);
         let answered =
@@ -58,13 +55,13 @@ impl Accounts {
         match (self.failed, self.counted) {
             (Some(1..), _) => Verdict::Failed(answered),
             _ if self.stops => Verdict::Unverified,
-            // Not even the kernel counted what FITRIM says that it sent.
+            // The kernel counted less than FITRIM claims to have sent.
             (_, Some(counted)) if reports && counted < self.answered => Verdict::Unverified,
             (Some(0), counted) => match (answered, counted) {
                 (Some(bytes), _) | (None, Some(bytes)) => Verdict::Taken(bytes),
                 (None, None) => Verdict::Unverified,
             },
-            // Failed, or sent by another program at the same time.
+            // Some discards failed, or another program sent some at the same time.
             (None, Some(counted)) if kind == Kind::Ext4 && !self.online && counted > self.answered => {
                 Verdict::Failed(answered)
             }
@@ -76,7 +73,6 @@ impl Accounts {
         }
     }
 
-    /// Describes [`Verdict::Failed`].
     pub fn failed_words(self) -> String {
         match self.failed {
             Some(_) => "discards failed or were refused; the kernel's log says why".to_owned(),
@@ -97,7 +93,7 @@ pub fn reports_failures<'a>(devices: impl IntoIterator<Item = &'a BlockDevice>) 
     !disks.is_empty() && disks.iter().all(|disk| Path::new("/sys/class/block").join(disk).join("mq").is_dir())
 }
 
-/// Counts failed discards on some disks, through a trace instance of its own.
+/// Counts failed discards on some disks, through a separate trace instance.
 pub(super) struct Failures {
     disks: BTreeSet<(u32, u32)>,
     format: EventFormat,
@@ -107,11 +103,9 @@ pub(super) struct Failures {
 }
 
 const BUFFER_KIB: usize = 64;
-/// Prefix of the name of a trace instance; the process's number follows.
 const NAME: &str = "trimwise-trim-";
 
 impl Failures {
-    /// Starts to count; `None` where that is not possible.
     pub fn watch(devices: &[BlockDevice]) -> Option<Self> {
         if !reports_failures(devices) {
             return None;
@@ -147,7 +141,7 @@ impl Failures {
                 });
             }
         }
-        // With one known to have failed it does not matter how many more did.
+        // Once one is known to have failed, it does not matter how many more did.
         (lost == 0 || failed > 0).then_some(failed)
     }
 }

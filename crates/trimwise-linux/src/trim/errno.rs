@@ -7,14 +7,12 @@ use rustix::io::Errno;
 
 use crate::privilege::advice;
 
-/// What an error says about the file system or its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meaning {
-    /// The caller lacks a privilege.
     NotPermitted,
-    /// This file system has no such call.
+    /// This file system does not implement the call.
     NoCall,
-    /// The device does not take discards, or no longer.
+    /// The device does not take discards, or no longer does.
     NoDiscard,
     /// The file system cannot be written, or was mounted without replaying its log, so its free space is not known.
     ReadOnly,
@@ -22,16 +20,13 @@ pub enum Meaning {
     Damaged,
     /// The device reported an error, or refused the command.
     DeviceFailed,
-    /// The device is gone.
     DeviceGone,
-    /// The call was interrupted by a signal.
     Interrupted,
     /// Anything else, which may pass: memory, locks...
     Other,
 }
 
 impl Meaning {
-    /// Looks up an error.
     pub fn of(errno: Errno) -> Self {
         match errno {
             Errno::PERM | Errno::ACCESS => Self::NotPermitted,
@@ -57,7 +52,7 @@ impl Meaning {
         matches!(self, Self::NotPermitted | Self::NoCall | Self::NoDiscard | Self::ReadOnly | Self::Damaged)
     }
 
-    /// Describes it, and what to do. The text follows the name of the failed call.
+    /// Describes the error and what to do. The text follows the name of the failed call.
     pub(super) fn words(self, fs_type: &str, device: &str) -> String {
         match self {
             Self::NotPermitted => {

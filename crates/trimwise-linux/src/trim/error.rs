@@ -1,5 +1,3 @@
-//! Errors of a trim.
-
 use rustix::io::Errno;
 use thiserror::Error;
 use trimwise::units::Bytes;
@@ -10,17 +8,12 @@ use crate::path_error::PathError;
 
 use super::{Accounts, Meaning};
 
-/// Reasons why a mount cannot be trimmed, or a trim ended early.
 #[derive(Debug, Error)]
-#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum TrimError {
-    /// The mount cannot be examined.
     #[error(transparent)]
     Mount(#[from] MountError),
-    /// The file system's device cannot be examined.
     #[error(transparent)]
     Device(#[from] BlockDeviceError),
-    /// The path is inside a file system, not its mount point.
     #[error("{path}: not a mount point; it is on the {fs_type} mounted on {mount_point}: give that path")]
     NotAMountPoint { path: String, fs_type: String, mount_point: String },
     #[error(
@@ -30,10 +23,8 @@ pub enum TrimError {
     NoDiscard { path: String, device: String, file: String },
     #[error("{path}: the file system ends at {end} ({} bytes); expected a range that begins before that", end.0)]
     BeyondTheEnd { path: String, end: Bytes },
-    /// The minimum extent is longer than any free extent can be.
     #[error("{path}: no extent is longer than a group of {group}; expected a minimum extent of at most that")]
     LeastExtent { path: String, group: Bytes },
-    /// The mount point cannot be opened.
     #[error(transparent)]
     Open(#[from] PathError),
     #[error("{path}: the file system was unmounted, or another one was mounted over it")]
@@ -59,7 +50,7 @@ pub enum TrimError {
 }
 
 impl TrimError {
-    /// Returns the meaning of the ioctl's error, if that is what failed.
+    /// Returns the meaning of the ioctl's error, if an ioctl failed.
     pub fn means(&self) -> Option<Meaning> {
         match self {
             Self::Call { means, .. } => Some(*means),

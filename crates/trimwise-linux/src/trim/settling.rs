@@ -14,13 +14,12 @@ use trimwise::units::Bytes;
 
 /// Time without a discard, and with none in flight, after which no more are expected.
 const ENOUGH_WITHOUT: Duration = Duration::from_secs(2);
-/// Consecutive looks with nothing in flight.
+/// Consecutive samples with nothing in flight.
 const QUIET: u32 = 3;
-/// Time with writes always in flight and no discard completing after which the writes count as hanging discards. Far
-/// less than the daemon's patience with its helper.
+/// Period with writes always in flight and no discard completing after which the writes count as hanging discards. It
+/// is far shorter than the time that the daemon waits for its helper.
 const HANGING: Duration = Duration::from_secs(10);
 
-/// Result of the wait for discards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settled {
     /// Time from FITRIM's return to the last discard counted.
@@ -31,7 +30,7 @@ pub struct Settled {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settling {
-    /// The device's count at which all are done, if known.
+    /// The device's count at which all discards are done, if known.
     enough: Option<Bytes>,
     counted: Bytes,
     /// Time since FITRIM's return at which the count last rose.

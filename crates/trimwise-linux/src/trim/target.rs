@@ -37,16 +37,11 @@ pub enum TrimmedGroups {
     Unknown,
 }
 
-/// A mounted file system that can be trimmed.
 #[derive(Debug)]
 pub struct Target {
-    /// The mount that was examined.
     pub mount: Mount,
-    /// The type of the file system.
     pub kind: Kind,
-    /// Devices of the file system, at least one.
     pub devices: Vec<BlockDevice>,
-    /// Layout of the groups, if known.
     pub layout: Option<Layout>,
     /// Kernel names of the devices below at which TRIM stops, so that it does not reach every drive.
     pub stops: Vec<String>,
@@ -56,7 +51,6 @@ pub struct Target {
     identity: (u32, u32),
 }
 
-/// Counters before a trim.
 #[derive(Clone, Copy, Debug)]
 pub struct Before {
     counts: Option<DiscardCounts>,
@@ -72,9 +66,6 @@ impl Before {
 
 impl Target {
     /// Examines the file system mounted on `path`.
-    ///
-    /// # Errors
-    /// If `path` is not a mount point, or its device does not accept discards.
     pub fn of(path: &Path) -> Result<Self, TrimError> {
         let mount = mount_of(path)?;
         let shown = path.display().to_string();
@@ -99,18 +90,12 @@ impl Target {
     }
 
     /// Expects that the file system and its devices can be written. A read-only one cannot be trimmed, but its options
-    /// can be restored.
-    ///
-    /// # Errors
-    /// If one of them is read-only, or the file system failed.
+    /// can be restored. Fails also if the file system shut down after an error.
     pub fn expect_writable(&self) -> Result<(), TrimError> {
         writable(&self.shown(), &self.mount, &self.devices)
     }
 
     /// Notes the counters before a trim, for [`Self::accounts`].
-    ///
-    /// # Errors
-    /// If the devices cannot be examined.
     pub fn before(&self) -> Result<Before, TrimError> {
         Ok(Before { counts: self.counts()?, errors: self.errors() })
     }
@@ -139,12 +124,12 @@ impl Target {
         if before.errors.zip(self.errors()).is_some_and(|(before, after)| after > before) {
             return Err(self.failed_call("FITRIM", Meaning::Damaged, None));
         }
-        // Where requests have no queue, a count of zero since boot means that the driver does not count discards.
+        // A count of zero since boot, where requests have no queue, means that the driver does not count discards.
         let counts =
             |after: DiscardCounts| after.bytes.0 > 0 || self.devices.iter().all(|one| one.has_queue());
         let after = self.counts()?.filter(|&after| counts(after));
         let counted = after.zip(before.counts).map(|(after, before)| after.since(before).bytes);
-        // Some mappings count a discard more than once (LVM's raid1), so that more than was sent is no sign of failure.
+        // Some mappings count a discard more than once (LVM's raid1), so a higher count is no sign of failure.
         let counts_more =
             counted.is_some_and(|counted| counted > answered) && !devices.iter().all(BlockDevice::has_queue);
         let online = counts_more || self.mount.discard() != "nodiscard";
@@ -174,9 +159,6 @@ impl Target {
     }
 
     /// Returns the shortest extent that is sent if FITRIM is given `asked`.
-    ///
-    /// # Errors
-    /// If no extent can be that long.
     pub fn least_extent(&self, asked: Bytes) -> Result<Bytes, TrimError> {
         match &self.layout {
             Some(layout) if asked > layout.group => {
@@ -239,14 +221,13 @@ impl Target {
         Ok(Listed { free: ranges, from: 0, upto: end })
     }
 
-    /// Returns the discards counted on all devices; `None` if the kernel does not count them, or was told not to
-    /// (`iostats`).
+    /// `None` if the kernel does not count discards, or was told not to (`iostats`).
     pub fn counts(&self) -> Result<Option<DiscardCounts>, TrimError> {
         let sum = self.discards()?;
         Ok(sum.filter(|_| self.devices.iter().all(|device| device.counts_requests())))
     }
 
-    /// Returns the sum of what the devices' files say, which stands still where `iostats` is off.
+    /// Returns the sum of the devices' own counts, which stand still where `iostats` is off.
     fn discards(&self) -> Result<Option<DiscardCounts>, TrimError> {
         let mut sum = Some(DiscardCounts::default());
         for device in &self.devices {
@@ -282,7 +263,6 @@ impl Target {
         }
     }
 
-    /// Opens the mount point, if it is still the same file system.
     pub fn open(&self) -> Result<File, TrimError> {
         let file = open(&self.mount.mount_point)?;
         if identity(&file, &self.mount.mount_point)? != self.identity {
@@ -291,7 +271,7 @@ impl Target {
         Ok(file)
     }
 
-    /// Returns the path of the file in which ext4 reports the minimum extent of the last trim, in clusters.
+    /// Returns the path of the sysfs file in which ext4 reports the minimum extent of the last trim, in clusters.
     fn last_least_path(&self) -> PathBuf {
         Path::new("/sys/fs/ext4").join(&self.devices[0].name).join("last_trim_minblks")
     }
@@ -322,7 +302,7 @@ impl Target {
         let mut answered = Bytes(0);
         for call in calls {
             let is_all = self.kind == Kind::Other && call.start == 0 && call.end >= self.devices[0].size.0;
-            // ntfs-3g knows no parts.
+            // ntfs-3g cannot trim a part.
             let len = if is_all { u64::MAX } else { call.bytes().0 };
             let mut range = FstrimRange { start: call.start, len, minlen: min_extent.0 };
             match fitrim(file.as_fd(), &mut range) {
@@ -368,8 +348,8 @@ fn no_discard(path: &str, device: &BlockDevice) -> TrimError {
     TrimError::NoDiscard { path: path.to_owned(), device: device.name.clone(), file }
 }
 
-/// FITRIM reports success on a read-only device, and the kernel refuses every discard; and it destroys files on one that
-/// [failed](Mount::has_failed).
+/// Checks that discards can work and do no harm. On a read-only device FITRIM reports success although the kernel
+/// refuses every discard; on a file system that [failed](Mount::has_failed) it destroys files.
 fn writable(path: &str, mount: &Mount, devices: &[BlockDevice]) -> Result<(), TrimError> {
     if mount.has_failed() {
         return Err(TrimError::Call {

@@ -14,14 +14,11 @@ use crate::job::FileSystem;
 
 const PIECE_BYTES: usize = 1 << 20;
 
-/// An image, as results name it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Image {
-    /// Path of the file, as the user named it.
     pub path: String,
-    /// Size of the image, in bytes.
     pub size_bytes: u64,
-    /// The SHA-256 of all of its bytes, as sha256sum(1) prints it.
+    /// As sha256sum(1) prints it.
     pub sha256: String,
 }
 
@@ -37,8 +34,8 @@ const MAGICS: [(FileSystem, usize, &[u8]); 4] = [
 const HEAD_BYTES: usize = 0x1_0040 + 8;
 
 impl Image {
-    /// Reads an image of this file system, or with `None` of anything, into a new store of the drive's capacity; behind
-    /// it are zeros. Zeros in it take no memory.
+    /// Reads an image of this file system (of anything, if `None`) into a new store of the drive's capacity; the rest
+    /// is zeros. Zeros in it take no memory.
     ///
     /// # Errors
     /// A sentence that says what is wrong with the file, and what would be accepted.
@@ -50,7 +47,7 @@ impl Image {
         let file_system = file_system.into();
         let failed = |e: io::Error| e.to_string();
         let name = file_system.map_or("a disk", FileSystem::name);
-        // Before it is opened: a pipe would keep us waiting.
+        // Check before opening: opening a pipe would block.
         let found = fs::metadata(path).map_err(failed)?;
         if !found.is_file() {
             let what = if found.is_dir() { "a directory" } else { "not a regular file" };
@@ -105,7 +102,7 @@ impl Image {
     }
 }
 
-/// Checks by its magic number that an image is of this file system.
+/// Checks the magic number of a file system.
 fn is_of(file_system: FileSystem, head: &[u8]) -> Result<(), String> {
     let head = &head[..head.len().min(HEAD_BYTES)];
     let holds = |&&(_, at, magic): &&(FileSystem, usize, &[u8])| {

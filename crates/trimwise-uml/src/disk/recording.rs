@@ -9,16 +9,12 @@ use std::collections::BTreeSet;
 use trimwise::fs::witness::{ContentId, Event, NEVER, Op, OpKind, Record, UNKNOWN};
 use trimwise::units::{Lpn, UNIT_BYTES, UnitRange};
 
-/// The bytes of a unit.
 pub type UnitBytes = [u8; UNIT_BYTES as usize];
 const ZEROS: UnitBytes = [0; UNIT_BYTES as usize];
 
-/// All commands that a disk received, with their bytes.
 #[derive(Debug)]
 pub struct Recording {
-    /// Commands and events, in order.
     pub record: Record,
-    /// For each mark of the guest, the number of events before it.
     pub marks: Vec<usize>,
     /// Contents, indexed by their number less [`FIRST`].
     contents: Vec<Box<UnitBytes>>,
@@ -85,7 +81,7 @@ impl Recording {
     }
 }
 
-/// Units whose bytes a guest has changed since the last call, for a host that exchanges them.
+/// Units whose bytes a guest has changed since the last call, for a host that copies only these.
 pub type Changed = BTreeSet<u64>;
 
 #[cfg(test)]

@@ -1,5 +1,3 @@
-//! Runs `trimwised` during the following steps.
-
 use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;

@@ -20,7 +20,7 @@ use crate::channel::{FRAME_BYTES_MAX, OUTPUT_BYTES_MAX, Stream, Teller};
 use crate::job::{MOUNT_POINT, ProgramEnd, SECOND_DISK, SECOND_NODE};
 use trimwise_linux::ioctl::run_before_others;
 
-/// Ends an error about a program that was not found: the rules of lookup in a guest.
+/// Ending of an error about a program that was not found: the rules of lookup in a guest.
 const PATHS: &str = "paths are the guest's: a name without '/' is looked up in PATH, other relative paths begin in the \
                      new file system, and this computer's files have their absolute paths";
 
@@ -67,7 +67,7 @@ fn in_directory(directory: &Path, command: &[String]) -> Result<Command, Failed>
     Ok(command)
 }
 
-/// What takes each piece of a program's output.
+/// Receives each piece of a program's output.
 type Says<'a> = &'a mut (dyn FnMut(Stream, &[u8]) -> io::Result<()> + Send);
 
 /// Runs a program to its end, and passes its output on. Returns its status, and the number of processes that it had
@@ -82,7 +82,8 @@ fn run(
     let (tell_started, started) = mpsc::channel();
     std::thread::scope(|scope| {
         let listening = scope.spawn(move || {
-            // Then this thread reads each write before the program goes on, and the two streams keep their order.
+            // With this priority, this thread reads each write before the program goes on, and the two streams keep
+            // their order.
             run_before_others()?;
             let child = command.spawn().map(|mut child| {
                 let output = child.stdout.take().map(|pipe| (Stream::Output, OwnedFd::from(pipe)));
@@ -96,9 +97,9 @@ fn run(
         });
         let ended = started.recv().map(|child| {
             let mut child = child.map_err(not_started)?;
-            // It may write more than a pipe holds before it has read its whole input.
+            // The program may write more than a pipe holds before it has read its whole input.
             if let Some(mut stdin) = child.stdin.take().filter(|_| !input.is_empty()) {
-                // A program that closes its input early does not need it.
+                // Ignore errors: a program that closes its input early does not need it.
                 scope.spawn(move || stdin.write_all(input));
             }
             let status = child.wait()?;
@@ -109,7 +110,7 @@ fn run(
     })
 }
 
-/// Passes on what comes through both pipes until their ends. If it is too long, the pipe is closed, which ends most
+/// Passes on the data of both pipes until their ends. If the output is too long, closes the pipe, which ends most
 /// programs.
 fn listen(mut pipes: Vec<(Stream, OwnedFd)>, says: Says<'_>) -> Result<(), Failed> {
     let (mut left, mut too_long) = ([OUTPUT_BYTES_MAX; 2], None);
@@ -143,7 +144,7 @@ fn listen(mut pipes: Vec<(Stream, OwnedFd)>, says: Says<'_>) -> Result<(), Faile
 }
 
 pub(crate) fn kill_all() -> io::Result<u32> {
-    // As kill(2) has it, the group of process 1 means every process except process 1 itself.
+    // For kill(2), the group of process 1 means every process except process 1 itself.
     match kill_process_group(Pid::INIT, Signal::KILL) {
         Ok(()) | Err(Errno::SRCH) => {}
         Err(errno) => return Err(errno.into()),

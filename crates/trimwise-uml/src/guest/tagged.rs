@@ -17,7 +17,6 @@ use super::{Failed, MOUNT_POINT, attach, detach, in_mount, mark, mount_options, 
 use crate::job::{Examined, FileSystem, FoundFile};
 use crate::machine::complains;
 
-/// Alignment of the buffers of direct writes: a page.
 const PAGE: usize = 4096;
 const LOG_LINES: usize = 8;
 /// Name of the file that takes up space and is never touched.
@@ -65,8 +64,8 @@ fn run_task(plan: &Plan, task: u32) -> Result<Vec<Logged>, Failed> {
     Ok(logged)
 }
 
-/// Carries out an operation. Returns the contents that a read found. Sets the place of a write, and the length that was
-/// written.
+/// Carries out an operation. Returns the contents that a read found. Records the place of a write, and the length that
+/// was written.
 fn perform(operation: &mut Operation, id: u32) -> Result<Vec<Run>, Failed> {
     match operation {
         Operation::Create { path, truncates } => {
@@ -133,7 +132,7 @@ fn write(file: &File, bytes: &[u8], mut at: u64, length_bytes: &mut u64) -> io::
 /// Mounts the file system on the disk, reads all its files and unmounts it.
 pub fn examine(file_system: FileSystem, options: &str) -> Examined {
     let mut examined = Examined::default();
-    // The first call leaves out what the kernel said before.
+    // The first call skips earlier messages of the kernel.
     let earlier = kernel_log();
     let mut outcome = earlier.map(drop).and_then(|()| attach(file_system, options));
     if outcome.is_ok() {

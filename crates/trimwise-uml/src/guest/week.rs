@@ -1,5 +1,5 @@
 //! Carries out a week ([`trimwise::workload::week`]): accesses, chores and the clock each have their own thread, so
-//! that none waits for another except in the file system.
+//! that they wait for each other only in the file system.
 
 use std::fs::{self, File};
 use std::io;
@@ -13,7 +13,6 @@ use trimwise::workload::week::{Access, Chore, Week, WeekDone};
 
 use super::{Failed, MOUNT_POINT, fill, mark};
 
-/// Alignment of direct reads: a page.
 const PAGE: usize = 4096;
 
 fn path(name: &str) -> PathBuf {

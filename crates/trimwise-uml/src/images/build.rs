@@ -1,23 +1,22 @@
 //! The build of one image: lock, source, configuration, compilation, and its place in the cache.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions};
 use std::num::NonZero;
-use std::os::unix::fs::{MetadataExt, PermissionsExt as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::AtomicBool;
 
 use rustix::fs::{CWD, RenameFlags};
 use tempfile::TempDir;
 
 use super::catalogue::{self, Series};
-use super::kept::{Kept, Objects};
+use super::kept::{Kept, Objects, wait_for_lock};
 use super::run::Runner;
 use super::source::{self, Given, Tree};
 use super::{
     BuiltSet, CONFIGURATION, Cache, Description, KernelError, KernelImage, KernelName, PRELOAD_SOURCE,
-    PatchSet, configuration, folder, recipe, tools,
+    PatchSet, Step, configuration, folder, recipe, tools,
 };
 
 /// Prefix of the folders in which builds work; such a folder is never taken for an image.
@@ -28,58 +27,28 @@ const ROOM_BYTES: u64 = 2560 << 20;
 
 /// Space for objects alone, of the variant with the most debug information.
 const ROOM_FOR_OBJECTS_BYTES: u64 = 1280 << 20;
-const LOOK_EVERY: Duration = Duration::from_millis(200);
-
 /// Estimated lines that `make` prints for a kernel without a known count.
 const MAKE_LINES: u64 = 1400;
 
-/// Parameters of a build.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Order {
-    /// Version of the kernel: `6.1`, from the catalogue; or the version of `source`.
+    /// Such as `6.1`, from the catalogue; or the version of `source`.
     pub version: String,
     /// Folders of patch sets, applied in this order.
     pub with: Vec<PathBuf>,
-    /// The name of a variant.
     pub variant: Option<String>,
     /// A kernel's source: a tree, which is not changed, or a tarball. Without it, the distribution's package.
     pub source: Option<PathBuf>,
-    /// Number of concurrent compilers; `None` for one on each core.
+    /// `None` for one on each core.
     pub jobs: Option<NonZero<u16>>,
     /// True to rebuild an image that is in the cache; it stays there until the new one replaces it.
     pub again: bool,
 }
 
-/// The current step of a build.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// Waiting for another process that builds the same image.
-    Wait,
-    /// Reading the given source, to find out if it has changed.
-    Read,
-    /// Downloading the distribution's source package.
-    Download,
-    /// Unpacking the source.
-    Unpack,
-    /// Configuring the kernel.
-    Configure,
-    /// Compiling; progress in lines printed by `make`.
-    Compile {
-        /// Number of lines so far.
-        done: u64,
-        /// Estimated number of lines, from another package of this series.
-        expected: u64,
-    },
-}
-
-/// Result of a build.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Built {
-    /// The image was in the cache.
     Found(KernelImage),
-    /// The image was built.
     New {
-        /// The new image.
         image: KernelImage,
         /// Bytes freed by removing the version's images of other recipes; an error if they could not be removed.
         freed_bytes: Result<u64, String>,
@@ -95,12 +64,10 @@ struct Plan<'a> {
 }
 
 impl Order {
-    /// Checks that there is something to build: a version, a source for it, patch sets and a variant.
     pub fn check(&self) -> Result<(), KernelError> {
         self.plan().map(drop)
     }
 
-    /// Returns the kernel's name.
     pub fn name(&self) -> Result<KernelName, KernelError> {
         self.plan().map(|plan| plan.name)
     }
@@ -146,8 +113,7 @@ impl Cache {
     /// The source of a plain kernel is removed with the build's folder; that of any other is kept, with its objects.
     ///
     /// # Errors
-    /// If anything is missing or fails. Then nothing new is left except the log, which the error names, and the kept
-    /// source.
+    /// Nothing new is left then except the log, which the error names, and the kept source.
     pub fn build(
         &self,
         order: &Order,
@@ -173,7 +139,7 @@ impl Cache {
             OpenOptions::new().create(true).append(true).open(&log_path)
         })?;
         if let Some(image) = self.fitting(&plan, given.as_ref())? {
-            // The build that we waited for has made it; its log is inside, and ours is empty.
+            // The build that we waited for has made the image; its log is inside, and ours is empty.
             fs::remove_file(&log_path).map_err(KernelError::io("remove", &log_path))?;
             return Ok(Built::Found(image));
         }
@@ -197,7 +163,7 @@ impl Cache {
         if plan.order.again {
             return Ok(None);
         }
-        // A kernel from another source is a different one.
+        // Look for the same source, since a kernel from another source is a different one.
         let mut found = None;
         for place in self.places(&plan.folder()) {
             found = self.read(&place)?.filter(|image| plan.is_of_source(&image.source, given));
@@ -208,7 +174,7 @@ impl Cache {
         let Some(mut image) = found else { return Ok(None) };
         let sets = plan.built_sets();
         if image.patches != sets {
-            // The same patches in another folder, which is the one to watch from now on.
+            // These are the same patches in another folder, which is the one to watch from now on.
             image.patches = sets;
             self.describe(&image)?;
         }
@@ -245,7 +211,7 @@ impl Cache {
         } else {
             rustix::fs::rename(image, &place).map_err(failed)?;
         }
-        // Only now: the log is the lock as long as it is outside.
+        // This must come last: the log is the lock as long as it is outside.
         fs::rename(log_path, place.join("build.log")).map_err(KernelError::io("move", log_path))?;
         let missing = || KernelError::io("find", &place)(std::io::ErrorKind::NotFound.into());
         let image = self.read(&place)?.ok_or_else(missing)?;
@@ -286,33 +252,6 @@ impl Cache {
     }
 }
 
-/// Opens and locks a file. The previous holder may have moved or removed it; then there is a new one to lock.
-pub(super) fn wait_for_lock(
-    path: &Path,
-    stop: &AtomicBool,
-    step: &mut dyn FnMut(Step),
-    open: impl Fn() -> std::io::Result<File>,
-) -> Result<File, KernelError> {
-    loop {
-        let file = open().map_err(KernelError::io("open", path))?;
-        loop {
-            match file.try_lock() {
-                Ok(()) => break,
-                Err(TryLockError::WouldBlock) => step(Step::Wait),
-                Err(TryLockError::Error(e)) => return Err(KernelError::io("lock", path)(e)),
-            }
-            if stop.load(Ordering::SeqCst) {
-                return Err(KernelError::Interrupted);
-            }
-            std::thread::sleep(LOOK_EVERY);
-        }
-        let locked = file.metadata().map_err(KernelError::io("look at", path))?;
-        if fs::metadata(path).is_ok_and(|there| (there.dev(), there.ino()) == (locked.dev(), locked.ino())) {
-            return Ok(file);
-        }
-    }
-}
-
 struct Making<'a> {
     cache: &'a Cache,
     plan: &'a Plan<'a>,
@@ -327,7 +266,7 @@ impl Making<'_> {
     fn image(&self, step: &mut dyn FnMut(Step)) -> Result<PathBuf, KernelError> {
         let image = self.work.path().join("image");
         fs::create_dir(&image).map_err(KernelError::io("make", &image))?;
-        // The shortest step first: it shows at once whether the compiler works at all.
+        // Run the shortest step first: it shows at once whether the compiler works.
         let compiler = self.preload(&image)?;
         let tree = self.tree(step)?;
         let objects = match self.kept {
@@ -352,7 +291,7 @@ impl Making<'_> {
             given.check_unchanged(&self.plan.order.version, self.runner.stop)?;
         }
 
-        // A unique name for what holds the source: `linux` and `vmlinux` are one file with two names.
+        // Use a unique name: `linux` and `vmlinux` are one file with two names.
         for (from, to) in [("linux", "linux"), (".config", "config")] {
             let from = objects.directory.join(from);
             fs::copy(&from, image.join(to)).map_err(KernelError::io("copy", &from))?;
@@ -456,12 +395,12 @@ impl Making<'_> {
             .env("KBUILD_BUILD_TIMESTAMP", "Thu Jan  1 00:00:00 UTC 1970")
             .env("KBUILD_BUILD_USER", "trimwise")
             .env("KBUILD_BUILD_HOST", "trimwise")
-            // Otherwise it is how often kept objects were linked.
+            // By default the version counts how often kept objects were linked.
             .env("KBUILD_BUILD_VERSION", "1");
         command.arg("-C").arg(&tree.directory).arg(format!("O={}", objects.display())).arg("ARCH=um");
         let added = self.plan.name.added();
         if !added.is_empty() {
-            // `uname -r` and the kernel's log say what it is.
+            // `uname -r` and the kernel's log show the additions.
             command.arg(format!("LOCALVERSION={added}"));
         }
         command

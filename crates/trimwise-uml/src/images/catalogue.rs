@@ -1,11 +1,9 @@
 //! Kernels that can be built by version alone, and the kernels that they represent.
 
-/// A series that Debian has as a source package.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Series {
-    /// Version of the series: `6.1`.
+    /// Such as `6.1`.
     pub version: &'static str,
-    /// Name of the source package.
     pub package: &'static str,
     /// Meaning of a result on this kernel for kernels in general.
     pub stands_for: &'static str,

@@ -1,15 +1,11 @@
-//! Errors about kernels, as messages for the user.
-
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
 use super::catalogue::CATALOGUE;
 
-/// Reasons why there is no image.
 #[derive(Debug, Error)]
 #[non_exhaustive]
-#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum KernelError {
     #[error("kernel version '{version}': expected numbers such as {}, 6.6 or 6.6.30", known())]
     NoVersion { version: String },
@@ -23,12 +19,12 @@ pub enum KernelError {
     NotBuilt {
         name: String,
         directory: PathBuf,
-        /// True if there is an image that a different trimwise built.
+        /// True if there is an image, but a different trimwise built it.
         otherwise: bool,
         command: String,
     },
     #[error(
-        "kernel {name} is of the package trimwise-kernels; to remove it: apt-get remove trimwise-kernels"
+        "kernel {name} belongs to the package trimwise-kernels; to remove it: apt-get remove trimwise-kernels"
     )]
     Installed { name: String },
     #[error("kernel {name} is outdated: the patches in {} have changed since it was built; to build it again: {command}",
@@ -36,22 +32,21 @@ pub enum KernelError {
     Outdated { name: String, folder: PathBuf, command: String },
     #[error("--variant {variant}: there is no such variant; expected {}", super::name::variants())]
     UnknownVariant { variant: String },
-    /// A patch set's name cannot be part of a kernel's.
     #[error("patch set '{set}': {what}")]
     SetName { set: String, what: String },
     #[error("--with {}: {what}", folder.display())]
     Set { folder: PathBuf, what: String },
-    /// A patch does not fit the source. The source is as before.
+    /// A patch does not fit the source, which is unchanged.
     #[error("--with {}: {patch} does not apply to Linux {release}: {}", folder.display(), said.join("; "))]
     Patch {
         folder: PathBuf,
         patch: String,
         release: String,
-        /// The file and the hunks that failed, as patch(1) prints them.
+        /// The file and hunks that failed, as patch(1) prints them.
         said: Vec<String>,
     },
     #[error("no source of {version} is kept in {}{}", directory.display(), if there.is_empty() { String::new() } else {
-            format!("; there are those of {}", there.join(", ")) })]
+            format!("; kept are those of {}", there.join(", ")) })]
     NoSource { version: String, directory: PathBuf, there: Vec<String> },
     #[error("the source of {version} is in use by a build; try again when it has ended")]
     SourceInUse { version: String },
@@ -74,7 +69,6 @@ pub enum KernelError {
     #[error("kernel {version} cannot be configured as needed: {} did not take effect; the log is {}",
             options.join(", "), log.display())]
     Options { version: String, options: Vec<String>, log: PathBuf },
-    /// The user stopped the build.
     #[error("interrupted")]
     Interrupted,
     #[error("cannot {doing} {}: {error}", path.display())]
@@ -102,7 +96,7 @@ impl KernelError {
         )
     }
 
-    /// Returns what is wrong, and the command that mends it if there is one for that image alone.
+    /// Returns the problem, and the command that solves it if there is one for this image alone.
     pub fn reason_and_remedy(&self) -> (String, Option<String>) {
         match self {
             Self::Damaged { directory, what } => {
@@ -112,7 +106,6 @@ impl KernelError {
         }
     }
 
-    /// Returns a function that converts an error of the operating system.
     pub(super) fn io(doing: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();
         move |error| Self::Io { doing, path, error }

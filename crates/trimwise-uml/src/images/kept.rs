@@ -18,27 +18,53 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::build::{Step, wait_for_lock};
 use super::patches::{Patch, PatchSet};
 use super::run::Runner;
 use super::source::Tree;
-use super::{Cache, KernelError, Variant, check, entries_of, walk};
+use super::{Cache, KernelError, Step, Variant, check, entries_of, walk};
 
 /// Prefix of these folders; such a folder is never taken for an image.
 const PREFIX: &str = ".kept-";
+const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// A source in the cache.
+/// Opens and locks a file. The previous holder may have moved or removed it; then there is a new one to lock.
+pub(super) fn wait_for_lock(
+    path: &Path,
+    stop: &AtomicBool,
+    step: &mut dyn FnMut(Step),
+    open: impl Fn() -> std::io::Result<File>,
+) -> Result<File, KernelError> {
+    loop {
+        let file = open().map_err(KernelError::io("open", path))?;
+        loop {
+            match file.try_lock() {
+                Ok(()) => break,
+                Err(TryLockError::WouldBlock) => step(Step::Wait),
+                Err(TryLockError::Error(e)) => return Err(KernelError::io("lock", path)(e)),
+            }
+            if stop.load(Ordering::SeqCst) {
+                return Err(KernelError::Interrupted);
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        let locked = file.metadata().map_err(KernelError::io("look at", path))?;
+        if fs::metadata(path).is_ok_and(|there| (there.dev(), there.ino()) == (locked.dev(), locked.ino())) {
+            return Ok(file);
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptSource {
-    /// Version of the kernel: `6.12`.
+    /// Such as `6.12`.
     pub version: String,
-    /// Origin of the source; `None` if it is incomplete.
+    /// `None` if the source is incomplete.
     pub source: Option<String>,
-    /// Folder in the cache.
     pub directory: PathBuf,
     /// Disk space of source and objects, in bytes.
     pub size_bytes: u64,
@@ -51,7 +77,6 @@ struct Description {
 }
 
 impl Cache {
-    /// Returns the sources that are kept.
     pub fn kept(&self) -> Result<Vec<KeptSource>, KernelError> {
         let mut kept = Vec::new();
         for name in entries_of(&self.directory)? {
@@ -61,7 +86,7 @@ impl Cache {
                 continue;
             }
             let mut size_bytes = 0;
-            // A build may remove files meanwhile; then the size is of those that were there.
+            // A build may remove files meanwhile. Then the size covers the files that were found.
             let _ = walk::walk(&directory, &mut |_, metadata| {
                 size_bytes += metadata.blocks() * 512;
                 Ok(())
@@ -74,9 +99,6 @@ impl Cache {
     }
 
     /// Removes the source kept for this version. Returns the bytes that this frees.
-    ///
-    /// # Errors
-    /// If no such source is kept, or a build uses it.
     pub fn remove_kept(&self, version: &str) -> Result<u64, KernelError> {
         check(version)?;
         let kept = self.kept()?;
@@ -102,7 +124,6 @@ impl Cache {
     }
 }
 
-/// The kept source of one version, held by one build.
 pub(super) struct Kept {
     directory: PathBuf,
     _lock: File,
@@ -131,7 +152,7 @@ impl Kept {
         fits(&source).then(|| Tree { directory: self.source(), origin: source, release })
     }
 
-    /// Keeps this tree in place of an earlier one. A tree in the folder of the build is moved, any other copied.
+    /// Replaces the kept tree. A tree in the folder of the build is moved, any other copied.
     pub(super) fn replace(&self, tree: Tree, work: &Path, runner: &Runner<'_>) -> Result<Tree, KernelError> {
         self.clear()?;
         let source = self.source();
@@ -153,7 +174,7 @@ impl Kept {
     }
 
     fn clear(&self) -> Result<(), KernelError> {
-        // First what says that the rest is whole.
+        // First remove the file that marks the rest as complete.
         remove_if_there(&self.directory.join("kept.json"))?;
         let entries = fs::read_dir(&self.directory).map_err(KernelError::io("read", &self.directory))?;
         for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {

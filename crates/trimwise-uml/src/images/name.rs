@@ -8,14 +8,12 @@ use super::{KernelError, check};
 /// A configuration fragment, merged over the configuration that all kernels have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Variant {
-    /// Name of the variant, as in `--variant` and at the end of a kernel's name.
+    /// As in `--variant` and at the end of a kernel's name.
     pub name: &'static str,
-    /// Purpose of the variant.
     pub about: &'static str,
     pub(super) configuration: &'static str,
 }
 
-/// All variants of the configuration.
 pub const VARIANTS: [Variant; 2] = [
     Variant {
         name: "kasan",
@@ -46,9 +44,6 @@ pub struct KernelName {
 
 impl KernelName {
     /// Combines a version, patch sets and a variant.
-    ///
-    /// # Errors
-    /// If the version is invalid, a patch set's name is invalid or used twice, or the variant is unknown.
     pub fn new(version: &str, patches: Vec<String>, variant: Option<&str>) -> Result<Self, KernelError> {
         check(version)?;
         for (i, set) in patches.iter().enumerate() {
@@ -70,7 +65,6 @@ impl KernelName {
         Ok(name)
     }
 
-    /// Returns the version alone: `6.12`.
     pub fn version(&self) -> &str {
         &self.version
     }

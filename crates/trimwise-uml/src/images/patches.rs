@@ -22,12 +22,9 @@ use super::{KernelError, RECIPE_BYTES, hex};
 /// Maximum size of a patch, in bytes: patches are held in memory.
 const PATCH_BYTES_MAX: u64 = 16 << 20;
 
-/// A patch set as an image remembers it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BuiltSet {
-    /// Name of the patch set.
     pub name: String,
-    /// Hash of its patches and their order.
     pub hash: String,
     /// The folder that it was read from.
     pub folder: PathBuf,
@@ -91,7 +88,7 @@ impl PatchSet {
     }
 }
 
-/// Reads a file of a set. Refuses a pipe, which would have to be waited for, and a device, which may have no end.
+/// Reads a file of a set. Refuses pipes, which would block, and devices, which may be endless.
 fn read(path: &Path) -> Result<Vec<u8>, String> {
     let found = fs::metadata(path).map_err(|e| e.to_string())?;
     if !found.is_file() {
@@ -117,14 +114,13 @@ fn addition(text: &[u8], place: &str) -> Result<Vec<u8>, String> {
 
 /// Returns the files that a unified diff changes, each once, and the diff without the text around it.
 ///
-/// # Errors
-/// If the text contains anything other than hunks below a pair of `---` and `+++` lines with names inside the tree.
-/// patch(1) understands more, such as ed scripts, which it would run.
+/// Accepts only hunks below a pair of `---` and `+++` lines with names inside the tree. patch(1) understands more, such
+/// as ed scripts, which it would run.
 fn parse(text: &[u8]) -> Result<(Vec<PathBuf>, Vec<u8>), String> {
     let mut files: Vec<PathBuf> = Vec::new();
     let mut diff = Vec::new();
     let mut old_name: Option<(String, &[u8])> = None;
-    // Whether a hunk may begin, and whether one must: after the names of a file.
+    // True if a hunk may begin; and true if one must, right after the names of a file.
     let (mut has_file, mut needs_hunk) = (false, false);
     let mut left = (0_u64, 0_u64);
     let mut changes = false;
@@ -151,7 +147,7 @@ fn parse(text: &[u8]) -> Result<(Vec<PathBuf>, Vec<u8>), String> {
                 return Err(at("the hunk changes nothing; expected lines that begin with + or -".to_owned()));
             }
         } else if let Some(name) = line.strip_prefix("--- ") {
-            // In the message of a mailed patch, such a line is text.
+            // In the message of a mailed patch, such a line is just text.
             old_name = Some((name.to_owned(), raw));
             has_file = false;
         } else if let (Some(new), Some((old, old_raw))) = (line.strip_prefix("+++ "), old_name.take()) {

@@ -47,7 +47,7 @@ impl Runner<'_> {
         let start = |error| KernelError::io("start", &program)(error);
         let (reader, writer) = std::io::pipe().map_err(start)?;
         let also = writer.try_clone().map_err(start)?;
-        // A group of its own: Ctrl-C reaches only us, and we end all of its processes.
+        // A separate process group: Ctrl-C reaches only us, and we end all of its processes.
         let child = command.process_group(0).stdin(Stdio::null()).stdout(writer).stderr(also).spawn();
         // The command holds our ends of the pipe; drop it, since we wait for the pipe's end.
         command.stdout(Stdio::null()).stderr(Stdio::null());
@@ -107,7 +107,7 @@ impl Runner<'_> {
     }
 }
 
-/// A program and everything that it started; none of it outlives this value.
+/// A program and everything that it started. None of them outlives this value.
 struct Group {
     leader: Child,
     /// True if all processes have ended, so that their number can belong to another group.
@@ -117,7 +117,7 @@ struct Group {
 impl Group {
     fn end(&self) {
         if let Some(group) = i32::try_from(self.leader.id()).ok().and_then(Pid::from_raw) {
-            // There may be none left, as intended.
+            // If all has gone well, no process is left.
             let _ = kill_process_group(group, Signal::KILL);
         }
     }

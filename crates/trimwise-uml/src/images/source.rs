@@ -134,7 +134,7 @@ impl Given {
         Err(KernelError::Source { path: self.given.clone(), what: what.to_owned() })
     }
 
-    /// Unpacks the source if it is a tarball, and checks that it is of this version.
+    /// Returns the source's tree, unpacked if it is a tarball, and checks that it is of this version.
     pub(super) fn tree(
         &self,
         version: &str,

@@ -25,8 +25,8 @@ pub(super) fn walk(
     Ok(())
 }
 
-/// Hashes the names, kinds, sizes and contents of everything below `folder` except its `.git`. An error of `go_on` ends
-/// it.
+/// Hashes the names, kinds, sizes and contents of everything below `folder` except its `.git`. An error of `go_on`
+/// stops it.
 pub(super) fn hash(folder: &Path, mut go_on: impl FnMut() -> io::Result<()>) -> io::Result<String> {
     let mut hash = Sha256::new();
     let mut buffer = vec![0; 128 << 10];

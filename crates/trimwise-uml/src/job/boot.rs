@@ -3,11 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// Options, apart from those that a guest cannot do without.
+/// Options other than those that every guest needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BootOptions(Vec<String>);
 
-/// Names of options that decide how a guest runs: its memory, boot medium, console, randomness and environment.
+/// Names of options that determine how a guest runs: its memory, boot medium, console, randomness and environment.
 const OURS: [&str; 17] = [
     "mem",
     "root",
@@ -28,11 +28,11 @@ const OURS: [&str; 17] = [
     "noreboot",
 ];
 
-/// Beginnings of names of such options: consoles, host devices and networks, randomness.
+/// Prefixes of such names: consoles, host devices and networks, randomness.
 const OURS_BEGIN: [&str; 10] =
     ["con", "ssl", "stderr", "ubd", "eth", "vec", "random.", "virtio_uml.", "virtio_mmio.", "LD_"];
 
-/// Names of options with which a guest would not stop where virtual time stops, or would not learn of it.
+/// Names of options with which a guest would not stop where virtual time stops, or would not notice that it stops.
 const OF_TIME: [&str; 8] = [
     "time_travel",
     "time_travel_start",
@@ -45,7 +45,6 @@ const OF_TIME: [&str; 8] = [
 ];
 
 impl BootOptions {
-    /// Iterates over the options.
     pub fn words(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(String::as_str)
     }

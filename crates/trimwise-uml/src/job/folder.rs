@@ -25,7 +25,7 @@ impl RunFolder {
         loop {
             let folder =
                 tempfile::Builder::new().prefix(Self::PREFIX).permissions(private.clone()).tempdir()?;
-            // Before it is locked, another run may take it for a leftover and remove it.
+            // Until it is locked, another run may take the folder for a leftover and remove it.
             match Self::locked(folder.path()) {
                 Ok(lock) => return Ok(Self { folder, _lock: lock }),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -54,7 +54,8 @@ impl RunFolder {
                 continue;
             }
             let lock = Self::left(&entry.path()).filter(|lock| lock.try_lock().is_ok());
-            // Held until the folder is gone: a run that is about to lock it then finds it gone, and uses another.
+            // Hold the lock until the folder is gone: a run that is about to lock it then finds it gone, and uses
+            // another.
             if let Some(_held) = lock {
                 let _ = fs::remove_dir_all(entry.path());
             }

@@ -1,5 +1,3 @@
-//! Runs a job in a guest.
-
 use std::fs;
 use std::io;
 use std::os::unix::fs::symlink;
@@ -19,76 +17,62 @@ use crate::machine::{
     CONSOLE, Ended, Limits, Machine, MachineError, complaints, last_lines, out_of_memory, refusal,
 };
 
-/// A kernel and the settings for running jobs in it.
 #[derive(Clone, Debug)]
 pub struct Guest {
-    /// Path of the kernel.
     pub linux: PathBuf,
-    /// Path of the library to preload; see [`Machine::preload`].
+    /// See [`Machine::preload`].
     pub preload: PathBuf,
-    /// True to use seccomp; see [`Machine::seccomp`].
+    /// See [`Machine::seccomp`].
     pub seccomp: bool,
-    /// Path of the program that is the guest's init: this one, with the command [`INIT_COMMAND`].
+    /// The program that becomes the guest's init: this one, with the command [`INIT_COMMAND`].
     pub init: PathBuf,
-    /// Path of `trimwised`, which is copied for the guest, for jobs with a [`Step::Daemon`](super::Step::Daemon).
+    /// Path of `trimwised`, which is copied for the guest, for jobs with a [`Step::Daemon`].
     pub daemon: Option<PathBuf>,
-    /// Size of the guest's memory.
     pub memory: Bytes,
-    /// Time limits of the run.
     pub limits: Limits,
-    /// Interrupt flag, set when the user wants to stop.
     pub interrupted: Arc<AtomicBool>,
 }
 
-/// The results of a job.
 #[derive(Debug)]
 pub struct JobReport {
-    /// Reports on each step.
     pub steps: Vec<StepReport>,
-    /// The run of the kernel.
     pub ended: Ended,
     /// Faults in the kernel's log: warnings, reports of sanitizers, errors of file systems and disks.
     pub complaints: Vec<String>,
 }
 
-/// Reasons why a job has no result.
 #[derive(Debug, Error)]
-#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum JobError {
-    /// An operation in the run's folder failed.
     #[error("{what}: {source}")]
     Folder { what: String, source: io::Error },
-    /// The kernel failed or reached a limit.
     #[error(transparent)]
     Machine(#[from] MachineError),
     #[error("a disk of the guest failed on this host: {what}")]
     Disk { what: String },
-    /// The kernel does not know words that were added to its command line.
     #[error("--boot: this kernel does not know '{words}'; nothing was run")]
     UnknownWords { words: String },
     #[error("in the guest, {step}: {what}{}{console}", if .console.is_empty() { "" } else { "; its last lines:\n" })]
     Step {
         step: String,
-        /// The guest's message; for a mount, also the kernel's, which has the reason.
+        /// The guest's message. For a mount it includes the kernel's message, which has the reason.
         what: String,
-        /// Last lines of the console; none if the step is a program, about which the kernel says nothing.
+        /// Last lines of the console. Empty if the step is a program, about which the kernel says nothing.
         console: String,
     },
-    /// The kernel found a fault in itself, in its file system or in its disk.
+    /// The kernel reported a fault in itself, its file system or its disk.
     #[error("{}:\n{}", why_not_trusted(.complaints), .complaints.join("\n"))]
     Complains { complaints: Vec<String> },
     #[error("the guest left no report ({what}); its last lines:\n{console}")]
     NoReport { what: String, console: String },
 }
 
-/// Begins the message about a kernel's complaints.
 fn why_not_trusted(complaints: &[String]) -> String {
     out_of_memory(&complaints.join("\n"))
         .unwrap_or_else(|| "the guest's kernel reported problems, so the result cannot be trusted".to_owned())
 }
 
 impl JobError {
-    /// Returns true if the kernel itself broke off, hung or fell asleep for ever.
+    /// Returns true if the kernel itself broke off, hung, or went to sleep forever.
     pub fn is_of_the_kernel(&self) -> bool {
         matches!(
             self,
@@ -102,8 +86,7 @@ impl JobError {
 }
 
 impl Guest {
-    /// Boots a guest with these disks, runs a job in it, and returns the result. Everything that the run needed on the
-    /// host has been removed when this returns.
+    /// Boots a guest with these disks, runs a job in it, and returns the result. Leaves nothing behind on the host.
     ///
     /// # Errors
     /// If the guest or a step fails, or the kernel complains; complaints are not an error if a disk is meant to fail.
@@ -115,14 +98,14 @@ impl Guest {
         Err(JobError::Complains { complaints: report.complaints })
     }
 
-    /// Runs a job as [`Guest::run`] does, but returns the kernel's complaints instead of failing.
+    /// Like [`Guest::run`], but returns the kernel's complaints instead of failing.
     pub fn run_in_any_case(&self, job: &Job, disks: &mut [Disk]) -> Result<JobReport, JobError> {
         self.run_logged(job, disks, &BootOptions::default(), &mut Vec::new(), &mut |_, _| ())
     }
 
-    /// Runs a job as [`Guest::run_in_any_case`] does, with options of the kernel's command line. `log` receives the
-    /// kernel's log, and `says` each piece of what programs print while they run, even if the run fails. The guest
-    /// cannot notice how long `says` takes.
+    /// Like [`Guest::run_in_any_case`], with options for the kernel's command line. `log` receives the kernel's log,
+    /// and `says` each piece of what programs print while they run, even if the run fails. The guest cannot notice how
+    /// long `says` takes.
     pub fn run_logged(
         &self,
         job: &Job,
@@ -166,7 +149,7 @@ impl Guest {
             listener.hear_no_more(says);
         }
         *log = fs::read(place.join(CONSOLE)).unwrap_or_default();
-        // How the guest handles a failed request is up to it: an error somewhere, or silence.
+        // The guest may report a failed request as an error somewhere, or not at all.
         if let Some(what) = disks.iter().find_map(|disk| disk.failure()) {
             return Err(JobError::Disk { what: what.to_owned() });
         }
@@ -208,7 +191,7 @@ impl Guest {
     }
 }
 
-/// Returns the name of the file system that the last of these steps mounts or remounts; `None` if it does neither.
+/// Returns the name of the file system that the last of these steps mounts or remounts; `None` if none does.
 fn mounts(steps: &[Step]) -> Option<&'static str> {
     let (last, before) = steps.split_last()?;
     let of = |step: &Step| match step {

@@ -40,7 +40,7 @@ pub(crate) fn complaints(console: &Path) -> Vec<String> {
         .collect()
 }
 
-/// Returns a sentence if these lines of a kernel's log say that its memory ran out.
+/// Returns a sentence about it if these lines of a kernel's log say that its memory ran out.
 pub(crate) fn out_of_memory(lines: &str) -> Option<String> {
     const CURE: &str = "give it more (--memory), or have the programs take less";
     if let Some((_, killed)) = lines.split_once("Out of memory: Killed process ") {
@@ -55,10 +55,10 @@ pub(crate) fn out_of_memory(lines: &str) -> Option<String> {
     panics.iter().any(|panic| lines.contains(panic)).then(|| format!("the guest ran out of memory: {CURE}"))
 }
 
-/// Returns the last messages of a file system of this name, without its successes and the kernel's times: the reason
-/// why it was not mounted.
+/// Returns the last messages of a file system of this name, without its successes and the kernel's timestamps: the
+/// reason why it was not mounted.
 pub(crate) fn refusal(console: &Path, file_system: &str) -> Option<String> {
-    /// Lines kept: Btrfs and XFS give a reason, and then say that they did not mount.
+    /// Btrfs and XFS give a reason, and then say that they did not mount.
     const LINES: usize = 2;
     let text = std::fs::read(console).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
@@ -73,7 +73,6 @@ pub(crate) fn refusal(console: &Path, file_system: &str) -> Option<String> {
     (!last.is_empty()).then(|| last.join("; "))
 }
 
-/// Returns a line of the kernel's log without the time in front of it.
 fn without_time(line: &str) -> &str {
     let line = line.trim();
     let rest = line.strip_prefix('[').and_then(|line| line.split_once("] "));

@@ -8,12 +8,12 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 /// The processor that a run keeps to; concurrent runs use different ones, even those of other commands.
 pub(super) struct Turn {
     before: Option<CpuSet>,
-    /// Socket whose unique name marks the processor as taken; the host releases it when this process ends.
+    /// A socket whose unique name marks the processor as taken. The host releases it when this process ends.
     _taken: Option<UnixDatagram>,
 }
 
 impl Turn {
-    /// Up to this many runs are distinguished per processor; further ones take any.
+    /// Number of runs per processor that are told apart; further ones take any processor.
     const RUNS_MAX: usize = 64;
 
     /// Binds this thread, and the processes that it starts, to the processor with the fewest runs.

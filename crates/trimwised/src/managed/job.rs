@@ -32,7 +32,7 @@ impl Idle {
         }
     }
 
-    /// Lets it go if it was not needed for long.
+    /// Lets the helper go if it was not needed for long.
     pub(crate) fn age(&mut self, now: Instant, left: &mut Left) {
         if let Some((helper, _)) = self.0.take_if(|(_, since)| now.duration_since(*since) >= IDLE_MAX) {
             left.keep(helper.into_parts().1);
@@ -55,10 +55,9 @@ pub(crate) enum Doing {
 pub(crate) struct Job {
     pub(crate) doing: Doing,
     process: Process,
-    /// Program and task for another helper, in case that the idle one had already ended.
+    /// Program and task for another helper, in case the idle one had already ended.
     again: Option<(PathBuf, Request)>,
     begun: Instant,
-    /// True once its output is complete.
     is_complete: bool,
 }
 
@@ -78,7 +77,6 @@ impl Job {
         self.process.waits()
     }
 
-    /// Reads the helper's output. Returns true once it is complete.
     pub(crate) fn hear(&mut self, left: &mut Left) -> bool {
         self.is_complete = self.is_complete || helper::hear(&mut self.process);
         if self.is_complete
@@ -112,7 +110,6 @@ impl Job {
         self.begun.elapsed()
     }
 
-    /// Kills the helper if it has taken longer than `patience`. Returns the reason.
     pub(crate) fn give_up_behind(&mut self, patience: Duration) -> Option<String> {
         (self.begun.elapsed() >= patience).then(|| {
             self.kill();

@@ -24,7 +24,7 @@ impl Managed {
                 Some(known)
             }
             Err(why) => {
-                let text = format!("What the last daemon knew of it is discarded: {why}.");
+                let text = format!("The last daemon's knowledge of it is discarded: {why}.");
                 means.history.add(point, "forgotten", text, 0);
                 None
             }

@@ -1,5 +1,5 @@
 //! Metrics over HTTP: on a loopback address, or on a unix socket. No client can lock others out or make the daemon
-//! wait. A process creates the unix socket and passes it on, since its folder may hang.
+//! wait. A separate process creates the unix socket and passes it on, since its folder may hang.
 
 use std::fs::File;
 use std::io;
@@ -17,10 +17,9 @@ use serde::{Deserialize, Serialize};
 use crate::process::{Left, Process, asked, has_ended, read_ready, send_opened, write_ready};
 use crate::server;
 
-/// The argument of this program for the process that creates a unix socket.
 pub(crate) const COMMAND: &str = "listen";
 
-/// Maximum number of clients with an incomplete request. Beyond it, the one that has waited longest is dropped, so a
+/// Maximum number of clients with an incomplete request. Beyond it, the client that has waited longest is dropped, so a
 /// client that sends its request at once is always served.
 const ASKING_MAX: usize = 64;
 /// Maximum number of clients that have not read their whole response, which can be some MiB. Beyond it, the one that
@@ -42,7 +41,6 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// The setting `metrics-listen`.
     Loopback(SocketAddr),
     /// The setting `metrics-socket`, and the id of the group that may read there besides root.
     Socket(PathBuf, Option<u32>),
@@ -81,10 +79,6 @@ struct Request {
     is_ours: bool,
 }
 
-/// Runs the process that creates a unix socket.
-///
-/// # Errors
-/// If there is no task, or the socket cannot be passed on.
 pub fn main() -> io::Result<()> {
     let Request { path, group, is_ours } = asked()?;
     match server::listen(&path, group, is_ours) {
@@ -153,7 +147,6 @@ impl Endpoint {
         &self.address
     }
 
-    /// Returns the reason why the endpoint cannot listen now, without a full stop.
     pub fn problem(&self) -> Option<&str> {
         self.problem.as_deref()
     }
@@ -273,7 +266,6 @@ struct Client {
 }
 
 impl Client {
-    /// Reads the request or writes the response. Returns true to keep the client.
     fn goes_on(&mut self, text: &mut impl FnMut() -> Rc<[u8]>) -> bool {
         if self.answer.is_none() && !self.asks(text) {
             return false;
@@ -281,7 +273,6 @@ impl Client {
         self.since.elapsed() < TIME_MAX && !self.is_answered()
     }
 
-    /// Reads the request. Returns true if there is more to do.
     fn asks(&mut self, text: &mut impl FnMut() -> Rc<[u8]>) -> bool {
         let Ok(has_closed) = read_ready(&mut self.stream, &mut self.read, REQUEST_MAX) else { return false };
         if self.read.len() > REQUEST_MAX {

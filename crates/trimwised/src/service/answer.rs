@@ -1,5 +1,3 @@
-//! Responds to clients' requests.
-
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -16,13 +14,12 @@ use crate::speak::{self, warn};
 use trimwise_linux::daemon::control::{Request, Response};
 use trimwise_linux::mount::as_text;
 
-/// A file system in the response to `status`.
 #[derive(Debug, Serialize)]
 struct FileSystem<'a> {
     mount_point: &'a Path,
     fs_type: &'a str,
     devices: Vec<&'a str>,
-    /// Status of the file system; `null` until it was first examined.
+    /// `null` until the file system was first examined.
     status: Option<Status>,
     problem: Option<&'a str>,
     /// The mount option before the daemon changed it; `null` if the daemon did not change it.
@@ -39,7 +36,6 @@ struct Whole<'a> {
     #[serde(serialize_with = "as_text")]
     config: &'a Path,
     config_problem: Option<&'a str>,
-    /// Reason why the state files cannot be read or written.
     state_problem: Option<String>,
     history_problem: Option<String>,
     mounts_problem: Option<&'a str>,
@@ -66,7 +62,6 @@ struct Switched {
     not_saved: Option<String>,
 }
 
-/// The response to `trim`, which is done later.
 #[derive(Debug, Serialize)]
 struct Asked<'a> {
     mount_point: &'a Path,
@@ -113,12 +108,12 @@ impl Service {
         })
     }
 
-    /// Creates the response to `reload`, once the configuration is in effect.
+    /// Answers `reload`, once the configuration is in effect.
     pub(super) fn reloaded(&self) -> Response {
         Response::done(Reloaded { config: &self.options.places.config })
     }
 
-    /// Creates the response to `history`, also for a file system that is no longer managed.
+    /// Answers `history`, also for a file system that is no longer managed.
     pub(super) fn past(&mut self, mount: &Path, limit: u32, read: Result<Vec<Entry>, String>) -> Response {
         match self.history.last(mount, limit, read) {
             Ok(entries) if entries.is_empty() => match self.of(mount) {
@@ -223,7 +218,7 @@ impl Service {
             let was_paused = self.paused.contains(&point);
             match self.of(&point) {
                 Ok(one) => one.pause(paused),
-                // Not mounted now, but it would be paused when mounted.
+                // It is not mounted now, but would be paused when mounted.
                 Err(_) if !paused && was_paused => {}
                 Err(why) => return Some(Response::wrong(why)),
             }

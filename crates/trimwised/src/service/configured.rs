@@ -70,7 +70,7 @@ impl Service {
         }
         if (config.group.as_ref(), config.status) != (self.config.group.as_ref(), self.config.status) {
             let mut server = open_server(places, &config, group).map_err(words)?;
-            // The client that asked for this waits for the answer.
+            // The client that asked for the reload waits for the answer.
             self.server.take().into_iter().for_each(|before| server.take_over(before));
             self.server = Some(server);
         }

@@ -1,5 +1,3 @@
-//! Looks for file systems and samples them, through workers.
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -15,9 +13,10 @@ use crate::speak::{warn, warn_of};
 use crate::worker::Worker;
 use trimwise_linux::mount::{Mount, mountinfo};
 
-/// Interval between full looks, since devices change too: as long as nothing has changed for, within these limits.
+/// Minimum and maximum interval between full looks, which find changes of devices. In between, a look waits as long
+/// again as nothing has changed.
 const DISCOVER_EVERY: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(300)];
-/// Shortest and longest time from one sample to the next.
+/// Minimum and maximum time between samples.
 const SAMPLE_EVERY: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
 /// Minimum time between looks, however many mounts come and go.
 const BURST: Duration = Duration::from_millis(200);
@@ -34,13 +33,12 @@ const LOOK_MAX: Duration = Duration::from_secs(20);
 #[derive(Debug)]
 pub enum Looked {
     Found,
-    /// Read the configuration; a client's request may wait for it.
     Configured(Option<u64>),
 }
 
 pub struct Looking {
     pub(super) worker: Worker<Looked>,
-    /// Its requests are samples, or (false) places to sample.
+    /// The tag of each request is true for samples, false for a list of places to sample.
     sampler: Worker<bool>,
     watched: Vec<Place>,
     sampled_at: Instant,
@@ -55,7 +53,6 @@ pub struct Looking {
     next: Instant,
     changed_at: Instant,
     pub(super) problem: Option<String>,
-    /// The limit on open files, if it is too small.
     pub(super) descriptors_short: Option<u64>,
 }
 
@@ -209,14 +206,15 @@ impl Service {
         if self.is_ending {
             return self.restore_unmanaged(found.changed);
         }
-        // After a remount it may be a different file system, so nothing is known of it.
+        // After a remount it may be a different file system, so nothing is known about it.
         let is_mounted = |mount: &Mount| found.mounted.contains(&(mount.id, mount.device.clone()));
         let mut before = std::mem::take(&mut self.managed);
         let mut new = Vec::new();
         for candidate in found.candidates {
             let Some(treatment) = self.config.treatment(&candidate.mount.mount_point) else { continue };
             let numbers = candidate.mount.numbers;
-            // Between two looks another may have come to its place, with the same numbers and the same mount id.
+            // Between two looks another file system may have been mounted there, with the same numbers and the same
+            // mount id.
             let is_there = |one: &Managed| {
                 let sessions = one.candidate.session.zip(candidate.session);
                 is_mounted(&one.candidate.mount) && sessions.is_none_or(|(then, now)| then == now)
@@ -268,19 +266,18 @@ impl Service {
         self.restore_unmanaged(found.changed);
         new.retain(|(numbers, _)| !self.is_restoring(*numbers));
         if !new.is_empty() {
-            // Only changes are reported, and a new one may look to the sampler like one that it has reported already.
+            // Only changes are reported, and the sampler could mistake a new file system for one that it has already
+            // reported.
             self.looking.watched.clear();
         }
         self.managed.extend(new);
         self.skipped = found.skipped;
     }
 
-    /// Returns true if the next sample is due.
     pub(super) fn is_sample_due(&self, now: Instant) -> bool {
         now.duration_since(self.looking.sampled_at) >= self.sample_every()
     }
 
-    /// Returns when the next sample is due.
     pub(super) fn sample_at(&self) -> Instant {
         self.looking.sampled_at + self.sample_every()
     }
@@ -294,7 +291,7 @@ impl Service {
     }
 
     pub(super) fn sample(&mut self, now: Instant) {
-        // Seconds missed during sleep are not made up for.
+        // Do not make up for seconds missed during sleep.
         let since = now - std::mem::replace(&mut self.looking.sampled_at, now);
         if self.looking.sampler.asked().next().is_some() {
             return;
@@ -366,7 +363,7 @@ impl Service {
             let key = one.candidate.mount.numbers;
             match hanging.get(&key) {
                 Some(&seconds) => one.hangs(seconds, means),
-                // It is going away; the list of mounts will show it.
+                // The file system is going away; the list of mounts will show it.
                 None if gone.contains(&key) => {}
                 None => one.sampled(changed.get(&key).copied(), &seen, means),
             }

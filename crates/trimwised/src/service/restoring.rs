@@ -33,7 +33,7 @@ impl Service {
             }
             match whereabouts {
                 Whereabouts::Gone => self.journal.restored(&change),
-                // It is restored when it is seen again, by the next daemon if need be.
+                // The option is restored when the mount is seen again, by the next daemon if need be.
                 Whereabouts::Hidden => {}
                 Whereabouts::At(_)
                     if self.managed.contains_key(&change.numbers)

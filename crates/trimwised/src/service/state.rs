@@ -22,7 +22,7 @@ use crate::write::{self, Ask, Done, Failure};
 
 /// Time after which a failed read is retried.
 const AGAIN: Duration = Duration::from_secs(10);
-/// Time limit of a write. Each is a few MiB.
+/// Time limit for a write of a few MiB.
 const WRITE_MAX: Duration = Duration::from_secs(30);
 /// Time after which a waiting client is told that a write is not yet done.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
@@ -129,7 +129,6 @@ impl State {
 }
 
 impl Service {
-    /// Returns the reason why the state files cannot be read or written.
     pub(super) fn state_problem(&self) -> Option<String> {
         let unsaved = |part: &Part| {
             let why = self.saving(*part).problem()?;
@@ -155,10 +154,8 @@ impl Service {
         }
     }
 
-    /// Waits for the last daemon's state, for a limited time.
-    ///
-    /// # Errors
-    /// If another daemon uses the folder, or it is unsuitable.
+    /// Waits for the last daemon's state, for a limited time. Fails if another daemon uses the folder, or it is
+    /// unsuitable.
     pub(super) fn open_state_and_wait(&mut self) -> Result<(), ServiceError> {
         let until = Instant::now() + WAIT_MAX.min(self.options.patience);
         while !self.is_loaded() && Instant::now() < until {
@@ -244,10 +241,6 @@ impl Service {
         }
     }
 
-    /// Handles the workers' answers.
-    ///
-    /// # Errors
-    /// If another daemon uses the state folder, or it is unsuitable.
     fn hear_written(&mut self, now: Instant) -> Result<(), ServiceError> {
         let workers = [&mut self.state.worker, &mut self.state.metrics_worker];
         let hear = |worker: &mut Worker<Asked>| worker.hear::<Result<Done, Failure>>(now);
@@ -406,7 +399,7 @@ impl Service {
 
     pub(super) fn remove(&mut self, paths: Vec<PathBuf>) {
         if !paths.is_empty() {
-            // One that stays is replaced when it is used again.
+            // A file that remains is replaced when it is used again.
             drop(self.state.metrics_worker.ask(Asked::Remove, &Ask::Remove { paths }));
         }
     }
@@ -425,7 +418,7 @@ impl Service {
         }
     }
 
-    /// On exit: waits until all is written, for a limited time.
+    /// Waits on exit until all is written, for a limited time.
     pub(super) fn save_and_wait(&mut self) {
         let until = Instant::now() + WAIT_MAX;
         self.write_history();

@@ -1,5 +1,3 @@
-//! Waits for the daemon's next event.
-
 use std::io::{self, Read as _};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -20,7 +18,6 @@ pub struct Events {
     /// A request to reload: SIGHUP.
     pub hang_up: bool,
     pub mounts: bool,
-    /// Records of tracepoints.
     pub frees: bool,
     pub clients: bool,
 }
@@ -67,7 +64,7 @@ impl Service {
         let mut workers = workers.into_iter();
         self.looking.polled(&mut workers);
         self.state.polled(&mut workers);
-        // A system call that finds nothing is most of what an idle daemon costs.
+        // System calls that find nothing are most of what an idle daemon costs.
         Ok(Events {
             end: ready.end && drained(&mut self.end),
             hang_up: ready.hang_up && drained(&mut self.hang_up),

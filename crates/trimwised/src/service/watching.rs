@@ -11,7 +11,6 @@ use crate::managed::Managed;
 use crate::speak::warn;
 use trimwise_linux::tracefs::TRACING;
 
-/// The watcher, or the reason why there is none.
 #[derive(Default)]
 pub(crate) struct Watching {
     pub watcher: Option<Watcher>,
@@ -84,7 +83,7 @@ impl Service {
             self.managed.values_mut().for_each(|one| one.discards_failed(&disks));
         }
         if heard.lost > 0 {
-            // It is unknown whose they were.
+            // It is unknown whose failures were lost.
             self.managed.values_mut().for_each(Managed::failures_unseen);
             self.managed.values_mut().filter_map(|one: &mut Managed| one.live.as_mut()).for_each(|live| {
                 if live.are_frees_watched() {

@@ -1,20 +1,19 @@
-//! A speed through the stages of the torture, and what of it stands out from the noise.
+//! A speed through the stages of the torture, and which of its changes stand out from the noise.
 
 use trimwise::compare::statistics::{Sample, compare};
 
-use super::verdict::Evidence;
-use super::{Measured, Speed};
+use super::{Evidence, Measured, Speed};
 
 /// Below this share of its clean speed, a device has something to restore.
 const SLOWED: f64 = 0.9;
 /// From this share of its clean speed on, it is restored.
 const RESTORED: f64 = 0.9;
-/// If less than this share of the loss came back, nothing has come back.
+/// If less than this share of the loss came back, TRIM restored nothing.
 const NOTHING_BACK: f64 = 0.1;
 /// Below this share of the speed before TRIM, TRIM has made the device slower.
 const WORSE: f64 = 0.8;
 
-/// One measure through the torture.
+/// Samples of one measure at each stage.
 pub(super) struct Course {
     what: &'static str,
     clean: Sample,
@@ -40,8 +39,9 @@ impl Course {
         Some(Self { what, clean: sample(0)?, tortured: sample(1)?, trimmed: sample(2)?, again: sample(3)? })
     }
 
-    /// Whether one is below this share of another; `None` if the noise does not allow a decision. The same stage after
-    /// the same TRIM, measured twice, should be equally fast: its difference shows the noise between stages.
+    /// Returns true if one stage is below this share of another; `None` if the noise does not allow a decision. The
+    /// same stage after the same TRIM, measured twice, should be equally fast, so their difference shows the noise
+    /// between stages.
     fn is_below(&self, one: &Sample, share: f64, other: &Sample) -> Option<bool> {
         let drift = match one.is_exact() && other.is_exact() {
             true => 1.0,

@@ -2,8 +2,8 @@
 //!
 //! The region is divided into slots of equal length. Six pieces lie at a place that differs from slot to slot: kept,
 //! trimmed, kept, trimmed and rewritten at once, kept, and one that is written while the TRIMs are under way. In
-//! addition two whole slots are written and read back: if a wrong TRIM is off by any constant distance, its hole lies
-//! somewhere in there.
+//! addition two whole slots are written and read back: if a wrong TRIM is off by a constant distance, its hole lies in
+//! one of them.
 
 use serde::Serialize;
 use trimwise::block::{BlockDevice, BlockError, Operation};
@@ -14,13 +14,12 @@ use super::super::Bench;
 
 const PIECE_UNITS: u64 = 16;
 const SLOTS: u64 = 128;
-/// Maximum length of a slot, since two of them are read unit by unit.
+/// Maximum length of a slot. Two slots are read unit by unit.
 const SLOT_MOST: Bytes = Bytes::mib(64);
 /// Single writes afterwards, for TRIMs that take effect late.
 const LATER_WRITES: u64 = 4096;
 const TRANSFER_UNITS: u64 = 64;
 
-/// Results of reading back, in units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Integrity {
     /// Units that were written and never trimmed.
@@ -29,9 +28,8 @@ pub struct Integrity {
     pub kept_lost_units: u64,
     /// Units that were written after their TRIM.
     pub rewritten_units: u64,
-    /// Of those, units that do not hold these data.
+    /// Of those, units that do not hold the new data.
     pub rewritten_lost_units: u64,
-    /// Units that were trimmed.
     pub trimmed_units: u64,
     /// Of those, units that read as zeros.
     pub trimmed_zero_units: u64,
@@ -77,8 +75,8 @@ impl Plan {
         UnitRange::new(Lpn(first + (offset + index as u64) * self.piece_units), self.piece_units)
     }
 
-    /// Returns the slots that are written and read back whole: in the middle, so that holes from both sides fall into
-    /// them.
+    /// Returns the slots that are written and read back completely. They are in the middle, so that holes from both
+    /// sides fall into them.
     fn whole(&self) -> [u64; 2] {
         [self.slots / 2, self.slots / 2 + 1]
     }
@@ -139,7 +137,6 @@ impl<D: BlockDevice> Bench<'_, D> {
         Ok(())
     }
 
-    /// Writes a range, one transfer after another.
     async fn write_pieces(&mut self, range: UnitRange, content: Content) -> Result<(), BlockError> {
         let mut at = range.start.0;
         while at < range.end().0 {
@@ -160,7 +157,7 @@ impl<D: BlockDevice> Bench<'_, D> {
                     let is = |content: Content| stored == content.stored(lpn);
                     match kind {
                         Piece::Kept => found.kept(is(old)),
-                        // The later writes reach only part of it.
+                        // The later writes reach only part of this piece.
                         Piece::Meanwhile => found.kept(is(new) || is(old)),
                         Piece::Rewritten => {
                             found.rewritten_units += 1;

@@ -3,20 +3,20 @@
 //! A device is judged by its behaviour, never by its name or its own description. Three things are checked.
 //!
 //! - *Which data a TRIM destroys* (`integrity`): a part of the device is written with known data, small ranges all over
-//!   it are trimmed, some of them are rewritten at once, and all of it is read back. What was not trimmed must be
-//!   there, and so must what was written after its TRIM.
+//!   it are trimmed, some of them are rewritten at once, and all of it is read back. Data that were not trimmed must be
+//!   there, and so must data written after the TRIM.
 //! - *How far a TRIM reaches*: a unit without data is read more quickly than one with data, since no flash is read for
 //!   it. If the two can be told apart, single reads show which share of the trimmed units is really free.
 //! - *What a TRIM restores* (`speed`): the device is measured clean, filled, worn down by random writes, measured,
-//!   trimmed, measured, trimmed again, measured. Each time it rests first, so that background work is finished and
-//!   idle-time collection has had the same chance.
+//!   trimmed, measured, trimmed again, measured. It rests before each measurement, so that background work is finished
+//!   and idle-time collection has had the same chance.
 //!
 //! Real devices are noisy, so each of their stages is measured several times, and only what stands out from the noise
 //! is judged. If the noise hides the answer, the torture is repeated; if it still does at the end, the verdict is that
 //! the answer is unknown.
 //!
-//! `course` compares the stages, `verdict` judges. Zeros in trimmed units prove nothing unless the device promises them, and old data disprove
-//! nothing unless it does; without a promise they are only counted.
+//! `course` compares the stages and `verdict` judges. Zeros in trimmed units prove nothing unless the device promises
+//! them, and old data disprove nothing unless it does; without a promise they are only counted.
 //!
 //! All data in the region under test are lost.
 
@@ -31,7 +31,7 @@ use serde::Serialize;
 
 pub use integrity::Integrity;
 use samples::Samples;
-pub use verdict::{Evidence, Fault, Judgement, Verdict};
+pub use verdict::{Fault, Judgement, Verdict};
 
 use trimwise::block::{BlockDevice, BlockError, Operation};
 use trimwise::compare::statistics::median;
@@ -41,7 +41,7 @@ use trimwise::units::{Bytes, SimDuration, UNIT_BYTES, UnitRange};
 use super::load::{Action, Limit, Stream, Total, per_second};
 use super::{Bench, Broken, Device, Did, Hooks, Settings, SetupError};
 
-/// The smallest region that can be judged: in a smaller one caches weigh too much.
+/// The smallest region that can be judged: in a smaller one, caches matter too much.
 pub(crate) const REGION_MIN: Bytes = Bytes::mib(256);
 /// Transfers of the sequential reads, one at a time as in HD Tach.
 const READ: Bytes = Bytes::kib(64);
@@ -55,19 +55,17 @@ const DEPTH: u32 = 32;
 const WRITE_PERCENT: u64 = 4;
 const WRITE_TIME: SimDuration = SimDuration::from_secs(60);
 
-/// How often each stage of a real device is measured: enough for an interval of the ratio of two.
+/// Number of measurements of each stage of a real device: enough for an interval of the ratio of two.
 const SAMPLES_PER_STAGE: usize = 5;
-/// The most rounds of torture for a real device until there is an answer.
+/// Maximum rounds of torture for a real device until there is an answer.
 const ROUNDS_MAX: usize = 3;
 
-/// How to verify.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Torture {
     /// Random writes between fill and measurement, in percent of the region.
     pub written_percent: u64,
-    /// Rest before each measurement.
     pub rest: SimDuration,
-    /// Whether TRIM leaves holes in a file: then reads of trimmed units reach no drive, and writes there wait for the
+    /// True if TRIM leaves holes in a file: then reads of trimmed units reach no drive, and writes there wait for the
     /// file system to allocate blocks.
     pub leaves_holes: bool,
 }
@@ -78,21 +76,18 @@ impl Default for Torture {
     }
 }
 
-/// Speed at one stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Speed {
-    /// Sequential reads of 64 KiB, one at a time, megabytes a second.
+    /// Sequential reads of 64 KiB, one at a time.
     pub read_mb_per_s: f64,
-    /// Random writes of 4 KiB, 32 at a time, megabytes a second.
+    /// Random writes of 4 KiB, 32 at a time.
     pub write_mb_per_s: f64,
 }
 
-/// All measurements of a stage, in megabytes per second; a model has just one, since it has no noise.
+/// All measurements of a stage; a model has just one, since it has no noise.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Measured {
-    /// See [`Speed::read_mb_per_s`].
     pub reads_mb_per_s: Vec<f64>,
-    /// See [`Speed::write_mb_per_s`].
     pub writes_mb_per_s: Vec<f64>,
 }
 
@@ -105,7 +100,7 @@ impl Measured {
     }
 }
 
-/// Speed through the torture, the median of each stage; `None` if it was not measured.
+/// Median speed at each stage of the torture; `None` if it was not measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Speeds {
     /// Erased, or trimmed if it cannot be erased.
@@ -119,7 +114,6 @@ pub struct Speeds {
 }
 
 impl Speeds {
-    /// Returns each stage with its name, in the order of the torture.
     pub fn stages(&self) -> [(&'static str, Option<Speed>); 4] {
         [
             ("clean", self.clean),
@@ -130,29 +124,44 @@ impl Speeds {
     }
 }
 
-/// Results of a verification.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Evidence {
+    pub takes_trim: bool,
+    /// True if the device promises that trimmed units read as zeros.
+    pub promises_zeros: bool,
+    /// True if `clean` was reached by an erase rather than by the TRIM that is judged.
+    pub is_clean_by_erase: bool,
+    pub integrity: Integrity,
+    /// The share of the trimmed units that are read as quickly as units that never held data; `None` if the two kinds
+    /// of reads cannot be told apart.
+    pub reached_percent: Option<f64>,
+    /// Share after the second TRIM.
+    pub reached_again_percent: Option<f64>,
+    pub leaves_holes: bool,
+    /// Number of rounds of torture.
+    pub rounds: usize,
+    pub speeds: Speeds,
+    /// The measurements behind those medians, stage by stage.
+    pub measured: [Measured; 4],
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verification {
-    /// The device, as it describes itself.
     pub device: Device,
-    /// The data written.
     pub content: &'static str,
-    /// Seed of the random places.
     pub seed: u64,
-    /// What was done to the device.
+    /// Work done on the device.
     pub did: Did,
-    /// The evidence.
     pub evidence: Evidence,
-    /// The judgement; `None` if it ended too early to judge.
+    /// `None` if the verification ended too early to judge.
     pub judgement: Option<Judgement>,
-    /// Where it ended early, if it did: the device failed, or the user stopped it.
+    /// Set if the device failed or the user stopped the verification.
     pub broken: Option<Broken>,
 }
 
 /// Verifies a device. All data in the region are lost.
 ///
-/// # Errors
-/// If the region is too small; then nothing was done.
+/// Fails without having done anything if the region is too small.
 pub async fn verify<D: BlockDevice>(
     device: &D,
     settings: &Settings,
@@ -195,7 +204,7 @@ pub async fn verify<D: BlockDevice>(
 }
 
 impl<D: BlockDevice> Bench<'_, D> {
-    /// Gathers evidence stage by stage; if it fails, the evidence so far remains.
+    /// Gathers evidence stage by stage. After a failure, the evidence so far remains.
     async fn gather(
         &mut self,
         torture: &Torture,
@@ -260,7 +269,7 @@ impl<D: BlockDevice> Bench<'_, D> {
     async fn measure(&mut self, evidence: &mut Evidence, stage: usize) -> Result<(), BlockError> {
         let times = if self.device.facts().is_model { 1 } else { SAMPLES_PER_STAGE };
         let measured = &mut evidence.measured[stage];
-        // Reads first, since writes change what is read.
+        // Read first, since writes change what is read.
         for _ in 0..times {
             measured.reads_mb_per_s.push(self.read_speed().await?);
         }
@@ -272,11 +281,11 @@ impl<D: BlockDevice> Bench<'_, D> {
         Ok(())
     }
 
-    /// Makes the device as clean as possible. Returns whether it was erased rather than just trimmed.
+    /// Makes the device as clean as possible. Returns true if it was erased rather than just trimmed.
     async fn clean(&mut self) -> Result<bool, BlockError> {
         let is_whole = self.region.units == self.device.size_units();
         match self.device.erase().await {
-            // An erase covers the whole device, even what is not under test.
+            // An erase covers the whole device, including the space that is not under test.
             _ if !is_whole => self.trim_region().await.map(|()| false),
             Ok(()) => {
                 self.did.whole_device_erases += 1;

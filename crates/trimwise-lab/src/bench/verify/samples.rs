@@ -2,9 +2,9 @@
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Samples {
-    /// On the clean device, where no unit holds data.
+    /// Times on the clean device, where no unit holds data.
     pub unmapped_ns: Vec<u64>,
-    /// On the full device, where every unit does.
+    /// Times on the full device, where every unit holds data.
     pub mapped_ns: Vec<u64>,
     pub trimmed_ns: Vec<u64>,
 }
@@ -14,7 +14,7 @@ impl Samples {
     /// with and without data cannot be told apart: at least nine tenths of each must be on their own side of a limit.
     ///
     /// The limit is nearer to reads without data, because reads of quicker flash (an SLC cache) lie between the two.
-    /// The few of either kind on the wrong side, by chance or because of a cache, are taken into account.
+    /// Reads on the wrong side of the limit, by chance or because of a cache, are taken into account.
     pub(crate) fn reached_percent(&self) -> Option<f64> {
         let (unmapped, mapped) = (quantile(&self.unmapped_ns, 9)?, quantile(&self.mapped_ns, 1)?);
         if self.trimmed_ns.is_empty() || unmapped >= mapped {

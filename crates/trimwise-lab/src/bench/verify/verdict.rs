@@ -1,5 +1,3 @@
-//! The judgement of the evidence.
-
 use std::fmt;
 use std::mem;
 
@@ -7,90 +5,53 @@ use serde::Serialize;
 use trimwise::numbers::grouped;
 
 use super::course::{Course, all};
-use super::{Integrity, Measured, Speeds};
+use super::{Evidence, Integrity};
 
-/// A TRIM that reaches less of its range than this, in percent, reaches nothing: some reads are quick by chance.
+/// A TRIM that reaches less of its range than this, in percent, counts as reaching nothing: some reads are quick by
+/// chance.
 const REACHES_NOTHING: f64 = 5.0;
-/// A TRIM that reaches this much of its range, in percent, reaches all of it.
+/// A TRIM that reaches this much of its range, in percent, counts as reaching all of it.
 const REACHES_ALL: f64 = 95.0;
 
-/// The device's behaviour.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Evidence {
-    /// Whether the device supports TRIM at all.
-    pub takes_trim: bool,
-    /// Whether it promises that trimmed units read as zeros.
-    pub promises_zeros: bool,
-    /// Whether `clean` was reached by an erase rather than by the TRIM that is judged.
-    pub is_clean_by_erase: bool,
-    /// Which data TRIM destroyed.
-    pub integrity: Integrity,
-    /// The share of the trimmed units that are read as quickly as units that never held data; `None` if the two kinds
-    /// of reads cannot be told apart.
-    pub reached_percent: Option<f64>,
-    /// The same after the second TRIM.
-    pub reached_again_percent: Option<f64>,
-    /// Whether TRIM leaves holes in a file.
-    pub leaves_holes: bool,
-    /// Number of rounds of torture.
-    pub rounds: usize,
-    /// What TRIM restored.
-    pub speeds: Speeds,
-    /// The measurements behind those medians, stage by stage.
-    pub measured: [Measured; 4],
-}
-
-/// The verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// TRIM restores the clean speed.
     RestoresFully,
-    /// TRIM restores some of it.
+    /// TRIM restores some of the lost speed.
     RestoresInPart,
-    /// TRIM changes nothing.
     Ignored,
     /// TRIM destroys data that it must not destroy, breaks a promise that others rely on, or makes the device slower.
     Harmful,
-    /// The device does not support TRIM.
     Unsupported,
     /// The torture did not slow the device down, or noise hides the effect of TRIM, and there is no other evidence.
     Undetermined,
 }
 
-/// A fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fault {
-    /// TRIM is acknowledged and ignored.
     IgnoresTrim,
-    /// TRIM reaches only a part of its range.
     TrimsInPart,
-    /// TRIM reaches its range, as far as can be seen, but not all speed comes back.
+    /// TRIM reaches its range, as far as can be seen, but not all of the speed comes back.
     StaysSlow,
-    /// TRIM frees what it was not told to free.
+    /// TRIM frees units outside its range.
     WrongRange,
-    /// A TRIM frees what was written after it.
+    /// A TRIM frees data written after it.
     LateTrim,
     /// Zeros are promised after TRIM, but reads return old data.
     BreaksZerosPromise,
-    /// TRIM makes the device slower.
     Slows,
 }
 
-/// The conclusion from the evidence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Judgement {
-    /// The answer.
     pub verdict: Verdict,
-    /// The faults, worst first.
+    /// Worst first.
     pub faults: Vec<Fault>,
-    /// The reasons in words.
     pub reasons: Vec<String>,
 }
 
 impl Verdict {
-    /// Returns it in words.
     pub const fn text(self) -> &'static str {
         match self {
             Self::RestoresFully => "restores fully",
@@ -104,7 +65,6 @@ impl Verdict {
 }
 
 impl Fault {
-    /// Returns it in words.
     pub const fn text(self) -> &'static str {
         match self {
             Self::IgnoresTrim => "TRIM is ignored",
@@ -124,7 +84,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// Whether more measurements could lead to an answer.
+/// Returns true if more measurements could lead to an answer.
 pub(super) fn is_in_doubt(evidence: &Evidence) -> bool {
     judge_with_doubt(evidence).1
 }
@@ -164,7 +124,7 @@ fn judge_with_doubt(evidence: &Evidence) -> (Judgement, bool) {
         let (lost, of) = (grouped(rewritten_lost_units), grouped(rewritten_units));
         reasons.push(format!("{lost} of {of} units written after their TRIM are lost"));
     }
-    // Reads of a hole reach no drive, so they say nothing about it.
+    // Reads of a hole reach no drive, so they prove nothing about it.
     let judged: Vec<&Course> = if evidence.leaves_holes { writes.iter().collect() } else { courses };
     let worse: Vec<Option<bool>> = judged.iter().map(|course| course.is_worse()).collect();
     if evidence.leaves_holes {
@@ -187,13 +147,14 @@ fn judge_with_doubt(evidence: &Evidence) -> (Judgement, bool) {
         ));
     }
     reasons.push(zeros_sentence(evidence));
-    // Old data where zeros were promised. If TRIM did not get there at all, another fault already says so.
+    // Reads returned old data where zeros were promised. If TRIM did not get there at all, another fault already says
+    // so.
     if evidence.promises_zeros && integrity.trimmed_old_units > 0 {
         match effect {
             Some(Fault::IgnoresTrim | Fault::TrimsInPart) => {}
-            // It is also known what was freed in their place.
+            // Another fault already says which units were freed instead.
             _ if faults.contains(&Fault::WrongRange) => {}
-            // Some of it reads as zeros: TRIM reached that part only.
+            // Some of the range reads as zeros, so TRIM reached only that part.
             _ if integrity.trimmed_old_units < integrity.trimmed_units => {
                 faults.push(Fault::TrimsInPart);
                 answer = Some(Verdict::RestoresInPart);
@@ -228,7 +189,7 @@ fn judge_with_doubt(evidence: &Evidence) -> (Judgement, bool) {
     (Judgement { verdict, faults, reasons }, is_open && is_noisy && verdict != Verdict::Harmful)
 }
 
-/// How far TRIM reaches, judged by the time of reads.
+/// Reach of TRIM, judged by the time of reads.
 enum Reached {
     Nothing,
     Part,
@@ -257,7 +218,7 @@ impl Reached {
     }
 }
 
-/// Judges the effect of TRIM by how far it reaches and by the measures that the torture slowed down; the worst counts.
+/// Judges the effect of TRIM by its reach and by the measures that the torture slowed down; the worst counts.
 fn effect_of(reached: &Reached, slowed: &[&Course], leaves_holes: bool) -> (Option<Verdict>, Option<Fault>) {
     let is_untold = matches!(reached, Reached::Untold | Reached::InDoubt);
     match reached {
@@ -293,7 +254,7 @@ fn zeros_sentence(evidence: &Evidence) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Speed;
+    use super::super::{Measured, Speed, Speeds};
     use super::*;
 
     fn speed(read: f64, write: f64) -> Option<Speed> {

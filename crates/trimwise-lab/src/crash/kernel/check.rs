@@ -1,4 +1,4 @@
-//! Compares the files that were found after a cut with what they may hold.
+//! Compares the files found after a cut with the contents that they may have.
 
 use std::ops::Range;
 
@@ -6,12 +6,12 @@ use trimwise::workload::tagged::bytes::{Run, byte};
 use trimwise_uml::job::FoundFile;
 
 use super::Broken;
-use super::history::{Change, Expected};
+use super::expected::{Change, Expected};
 
 const SHOWN_BYTES: usize = 8;
 
 pub(super) fn files(expected: &[Expected], found: &[FoundFile], broken: &mut Vec<Broken>) -> u64 {
-    // For each expected file, whether one that was found can be it.
+    // For each expected file, true if a file that was found can be it.
     let mut is_there = vec![false; expected.len()];
     for file in found {
         let path = &file.path;
@@ -31,7 +31,7 @@ pub(super) fn files(expected: &[Expected], found: &[FoundFile], broken: &mut Vec
         if judged.iter().any(|(_, wrong)| wrong.is_none()) {
             continue;
         }
-        // It is nearest to one that must be there.
+        // Report the difference to a file that must exist.
         let nearest = judged.iter().position(|(i, _)| expected[*i].must_exist).unwrap_or(0);
         match judged.into_iter().nth(nearest) {
             Some((i, wrong)) => {
@@ -48,7 +48,7 @@ pub(super) fn files(expected: &[Expected], found: &[FoundFile], broken: &mut Vec
     expected.iter().filter(|expected| expected.must_exist).count() as u64
 }
 
-/// Checks a file's length and every byte of it; returns the first thing that cannot be.
+/// Checks a file's length and every byte of it; returns the first error.
 pub(super) fn content(path: &str, expected: &Expected, found: &[Run]) -> Option<Broken> {
     let length = found.iter().map(Run::length_bytes).sum::<u64>();
     let (shortest, longest) = lengths(expected);
@@ -94,7 +94,7 @@ pub(super) fn content(path: &str, expected: &Expected, found: &[Run]) -> Option<
     None
 }
 
-/// Returns the shortest and the longest length that the file may have: a write or a truncation may be there in part.
+/// Returns the minimum and maximum length of the file: a write or a truncation may be there in part.
 fn lengths(expected: &Expected) -> (u64, u64) {
     let mut length = expected.base.length;
     let (mut shortest, mut longest) = (length, length);
@@ -142,7 +142,7 @@ fn sources(expected: &Expected, operation: Option<u32>) -> Vec<(u64, u64)> {
     parts
 }
 
-/// Returns the first place of a range that cannot hold what it does: bytes of this operation, or zeros if it is `None`.
+/// Returns the first place of a range that cannot hold this operation's bytes (zeros if it is `None`).
 fn first_foreign(
     expected: &Expected,
     range: Range<u64>,
@@ -151,7 +151,7 @@ fn first_foreign(
 ) -> Option<u64> {
     let mut at = range.start;
     for (start, stop) in sources(expected, operation).into_iter().chain([(range.end, range.end)]) {
-        // A byte here may be another operation's that has the same value.
+        // A byte here may be another operation's with the same value.
         let gap = at..start.min(range.end);
         if let Some(wrong) = gap.into_iter().find(|&at| !may_be(expected, at, held(at))) {
             return Some(wrong);
@@ -200,8 +200,8 @@ fn describe(expected: &Expected, at: u64) -> String {
 mod tests {
     use trimwise::workload::tagged::bytes::{attribute, written};
 
+    use super::super::history::History;
     use super::super::history::tests::log;
-    use super::super::history::{Expected, History};
     use super::*;
 
     /// What is found wrong in these files, after a cut before the mark `now` of the shared log.

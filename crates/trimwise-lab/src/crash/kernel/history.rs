@@ -1,27 +1,22 @@
-//! What each file may hold at a cut, by the log of the operations.
+//! The contents that each file may have at a cut, from the log of the operations.
 //!
 //! A file is one identity from its creation to its removal, whatever its names. Its operations come from one task, so
-//! they have an order. Of them,
+//! they have an order:
 //!
-//! - those that had ended when a successful fsync, fdatasync or syncfs of the file began, and this call has returned
-//!   before the cut: their effect must be there;
-//! - those that began later, but before the cut: each may be there, or not, or in part;
-//! - those that began after the cut: they cannot be there.
+//! - An operation must be in effect if it had ended when a successful fsync, fdatasync or syncfs of the file began, and
+//!   that call returned before the cut.
+//! - An operation that began later, but before the cut, may be there completely, in part, or not at all.
+//! - An operation that began after the cut cannot be there.
 //!
-//! What fsync promises besides the data: the file is found under the name that it had, also if it is new, and after a
-//! rename before the fsync under the new one. POSIX requires less. ext4, XFS and Btrfs keep it: see
+//! Besides the data, fsync promises that the file is found under the name that it had, even if it is new, and after a
+//! rename before the fsync, under the new name. POSIX requires less. ext4, XFS and Btrfs keep this promise: see
 //! docs/model.md, "Power cuts on real kernels".
 
 use std::collections::BTreeMap;
 
 use trimwise::workload::tagged::{Logged, Operation};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Change {
-    Write { operation: u32, offset: u64, length: u64 },
-    Truncate { length: u64 },
-    Punch { offset: u64, length: u64 },
-}
+use super::expected::{Change, Expected};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Naming {
@@ -35,7 +30,7 @@ enum Naming {
 struct At<T> {
     begin: usize,
     end: usize,
-    /// Whether its effect is unknown: a direct write that failed.
+    /// True if the effect is unknown: a direct write that failed.
     uncertain: bool,
     what: T,
 }
@@ -58,54 +53,8 @@ enum Sync {
 pub(super) struct History {
     files: Vec<File>,
     syncs: Vec<At<Sync>>,
-    /// Reads that did not find what the file held: the mark after each, and what was wrong.
+    /// Reads that returned wrong contents: the mark after each, and the error.
     pub(super) wrong_reads: Vec<(usize, super::Broken)>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Expected {
-    pub names: Vec<String>,
-    pub must_exist: bool,
-    pub is_gone: bool,
-    pub promised: bool,
-    pub base: Content,
-    /// What may have changed it since, in order.
-    pub optional: Vec<Change>,
-}
-
-/// What a file holds: pieces in order, and holes between them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Content {
-    pub length: u64,
-    /// Start, end, and the operation that wrote it.
-    pub pieces: Vec<(u64, u64, u32)>,
-}
-
-impl Content {
-    pub fn apply(&mut self, change: Change) {
-        match change {
-            Change::Write { operation, offset, length } => {
-                self.cut_out(offset, offset + length);
-                let at = self.pieces.partition_point(|piece| piece.0 < offset);
-                self.pieces.insert(at, (offset, offset + length, operation));
-                self.length = self.length.max(offset + length);
-            }
-            Change::Truncate { length } => {
-                self.cut_out(length, u64::MAX);
-                self.length = length;
-            }
-            Change::Punch { offset, length } => self.cut_out(offset, offset + length),
-        }
-    }
-
-    fn cut_out(&mut self, from: u64, to: u64) {
-        let rest = |&(start, end, operation): &(u64, u64, u32)| {
-            let left = (start < from).then(|| (start, end.min(from), operation));
-            let right = (end > to).then(|| (start.max(to), end, operation));
-            [left, right].into_iter().flatten()
-        };
-        self.pieces = self.pieces.iter().flat_map(rest).collect();
-    }
 }
 
 impl History {
@@ -138,7 +87,7 @@ impl History {
             },
             Operation::Write { path, offset_bytes: Some(offset), length_bytes, direct } => {
                 let Some(&file) = names.get(path.as_str()) else { return };
-                // The length of a failed one is what was reported before. A direct one may have written more.
+                // A failed operation has the length that it reported before. A direct write may have written more.
                 let length = *length_bytes;
                 let write = Change::Write { operation: logged.id, offset: *offset, length };
                 if length > 0 {
@@ -192,7 +141,7 @@ impl History {
         }
     }
 
-    /// Returns what is expected of every file after a cut before the mark with this number; `synced` makes everything
+    /// Returns the expectations of every file after a cut before the mark with this number. `synced` makes everything
     /// that ended before it durable.
     pub fn at(&self, now: usize, synced: Option<usize>) -> Vec<Expected> {
         self.files.iter().map(|file| self.expected_of(file, now, synced)).collect()
@@ -245,6 +194,7 @@ pub(super) mod tests {
     use trimwise::workload::tagged::bytes::{attribute, written};
 
     use super::super::Broken;
+    use super::super::expected::Content;
     use super::*;
 
     /// Creates, writes and syncs a file, overwrites a part, renames it, syncs, unlinks it and syncs. The operation with

@@ -1,4 +1,4 @@
-//! What the disk holds after each cut, examined by the kernel and by the file system's own checker.
+//! Contents of the disk after each cut, examined by the kernel and by the file system's own checker.
 //!
 //! One guest examines many cuts: at the mark before each step, the host puts the next cut's bytes on the disk, changing
 //! only the units that differ. The guest mounts it, which replays the journal, reads every file and unmounts it. Then
@@ -24,7 +24,7 @@ use crate::guests;
 use trimwise::failure::Failure;
 
 const LINES: usize = 6;
-/// Kernels that may break off before the remaining cuts of a run are given up.
+/// Number of kernels that may break off before the remaining cuts of a run are given up.
 const BROKEN_OFF_MAX: usize = 3;
 
 #[derive(Clone, Debug, Default)]
@@ -43,7 +43,7 @@ pub(super) struct Examiner<'a> {
 struct Shelf {
     recording: Rc<Recording>,
     images: Vec<Vec<ContentId>>,
-    /// What the disk's units hold; `None` for those that the guest has changed.
+    /// Contents of the disk's units; `None` for those that the guest has changed.
     shown: Vec<Option<ContentId>>,
     trimmed: [u8; UNIT_BYTES as usize],
     file_system: FileSystem,
@@ -52,7 +52,7 @@ struct Shelf {
 }
 
 impl Shelf {
-    /// Called at each mark: the image before it was examined, and the next one is due.
+    /// Called at each mark, after the previous image has been examined. Puts the next one on the disk.
     fn next(&mut self, number: usize, store: &SparseStore, changed: Changed) -> io::Result<()> {
         for unit in changed {
             self.shown[unit as usize] = None;
@@ -108,7 +108,7 @@ impl Examiner<'_> {
         Ok(found.into_iter().map(|finding| finding.unwrap_or_else(given_up)).collect())
     }
 
-    /// Does so in one guest; returns which cut broke its kernel, if one did, and what it said.
+    /// Examines cuts in one guest. If a cut broke its kernel, returns which one, and the kernel's message.
     fn examine_in_one_guest(
         &self,
         recording: &Rc<Recording>,
@@ -153,7 +153,7 @@ impl Examiner<'_> {
             broken.extend(examined.error.clone().map(|error| Broken::Unusable { error }));
             let complaints = examined.complaints.iter().cloned();
             broken.extend(complaints.map(|said| Broken::KernelComplains { said }));
-            // The checker of what could not be mounted would report the journal that was not replayed.
+            // If the mount failed, the checker would report the journal that was not replayed.
             broken
                 .extend(said.filter(|_| examined.error.is_none()).map(|said| Broken::CheckerFound { said }));
             let examined = Some(examined).filter(|examined| examined.error.is_none());
@@ -163,8 +163,8 @@ impl Examiner<'_> {
     }
 }
 
-/// Returns the checker of a file system, its arguments, and the Debian package that it is in. None of them changes
-/// anything, and each ends with an error if it finds a fault.
+/// Returns the checker of a file system, its arguments, and its Debian package. No checker changes anything, and each
+/// fails if it finds a fault.
 pub(super) fn checker(file_system: FileSystem) -> (&'static str, &'static [&'static str], &'static str) {
     match file_system {
         FileSystem::Ext4 => ("e2fsck", &["-f", "-n"], "e2fsprogs"),
@@ -174,7 +174,7 @@ pub(super) fn checker(file_system: FileSystem) -> (&'static str, &'static [&'sta
     }
 }
 
-/// Runs the checker on a disk's bytes; returns what it said if it found anything.
+/// Runs the checker on a disk's bytes; returns its output if it found a fault.
 pub(super) fn check(file_system: FileSystem, disk: &File) -> io::Result<Option<String>> {
     let (program, arguments, _) = checker(file_system);
     let path = format!("/proc/{}/fd/{}", std::process::id(), disk.as_raw_fd());
@@ -187,7 +187,7 @@ pub(super) fn check(file_system: FileSystem, disk: &File) -> io::Result<Option<S
         .map_err(|e| io::Error::new(e.kind(), format!("{program}: {e}")))?;
     let text =
         [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned()).concat();
-    // fsck.f2fs reports what it finds only in its text.
+    // fsck.f2fs reports faults only in its text.
     let is_fault =
         |line: &&str| line.contains("[Fail]") || line.contains("[ASSERT]") || line.contains("[FIX]");
     let f2fs: Vec<&str> = text.lines().filter(is_fault).take(LINES).collect();

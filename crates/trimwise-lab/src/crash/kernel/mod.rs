@@ -1,17 +1,18 @@
 //! Power cuts on real kernels.
 //!
-//! A run boots a guest on a small drive that records what it is told, with the bytes; random operations run there
+//! A run boots a guest on a small drive that records its commands with their bytes. Random operations run in the guest
 //! ([`trimwise::workload::tagged`]). Then, for each of many cuts,
 //!
-//! 1. `power` determines what the drive holds, as for the model: what was flushed, and any subset of the writes and
-//!    TRIMs since;
-//! 2. a second guest mounts that, reads every file and unmounts it, and the file system's own checker looks at the
+//! 1. `power` determines the drive's contents as for the model: everything that was flushed, and any subset of the
+//!    writes and TRIMs since;
+//! 2. a second guest mounts that, reads every file and unmounts it, and the file system's own checker examines the
 //!    result (`images`);
-//! 3. `check` compares the files with what `history` says they may hold.
+//! 3. `check` compares the files with the contents that `history` allows.
 //!
-//! `overlap` looks at the run itself: what was written and trimmed at the same time.
+//! `overlap` examines the run itself: units that were written and trimmed at the same time.
 
 mod check;
+mod expected;
 mod history;
 mod images;
 mod overlap;
@@ -37,33 +38,26 @@ use images::Examiner;
 pub use soak::{Soak, SoakReport, SoakViolation};
 use trimwise::failure::Failure;
 
-/// Cuts per run.
 pub const CUTS_PER_RUN: u64 = 200;
 const CUTS_PER_GUEST: usize = 100;
 const OPERATIONS: u32 = 360;
 const DRIVE: Bytes = Bytes::mib(64);
-/// How often a drive is doubled whose superblocks are too large.
+/// Maximum number of times that a drive is doubled because its superblocks are too large.
 const DOUBLINGS_MAX: u32 = 6;
-/// What trimmed units hold in every second run, if the drive promises nothing.
+/// Contents of trimmed units in every second run, if the drive promises nothing.
 const GARBAGE: u8 = 0xdb;
 
 /// A crash test of one kernel, file system and mount options.
 pub struct KernelCrashTest<'a> {
-    /// Boots its guests.
     pub guest: &'a Guest,
-    /// The kernel, the file system and its options.
     pub target: &'a KernelTarget,
-    /// The drive; see [`device`].
+    /// See [`device`].
     pub device: &'a Profile,
-    /// Seed of everything drawn at random.
     pub seed: u64,
 }
 
-/// Returns the drive for a test: this one, scaled down to the least that the file system needs, doubled until the
-/// drive's geometry fits: large superblocks need more room.
-///
-/// # Errors
-/// If no drive of that size can be like this one.
+/// Scales the drive down to the minimum that the file system needs, and doubles it until the drive's geometry fits:
+/// large superblocks need more room.
 pub fn device(profile: Profile, file_system: FileSystem) -> Result<Profile, Failure> {
     let size = Bytes(file_system.least().0.max(DRIVE.0));
     guests::check_size(&profile, file_system)?;
@@ -78,10 +72,7 @@ pub fn device(profile: Profile, file_system: FileSystem) -> Result<Profile, Fail
     }
 }
 
-/// Checks that the programs are there which examine a file system.
-///
-/// # Errors
-/// The missing program, and its package.
+/// Checks that the programs that examine a file system are installed.
 pub fn check_programs(file_system: FileSystem) -> Result<(), Failure> {
     let (program, _, package) = images::checker(file_system);
     check_program((program, package), SEARCH_PATH, &format!("and checks {}", file_system.name()))
@@ -96,10 +87,7 @@ struct Made {
 }
 
 impl KernelCrashTest<'_> {
-    /// Makes the run with this number (from 0) and these of its cuts.
-    ///
-    /// # Errors
-    /// If the run cannot be made.
+    /// Makes the run with this number (from 0), with these cuts.
     pub fn one_run(
         &self,
         run: u64,
@@ -145,7 +133,7 @@ impl KernelCrashTest<'_> {
         let Made { plan, log, recording, complaints } = made;
         let seed = plan.seed;
         let record = &recording.record;
-        // Before the first operation there is only the making of the file system.
+        // Before the first operation only the file system was made.
         let first = log.iter().map(|logged| logged.begin).min();
         let first = first.and_then(|mark| recording.marks.get(mark)).copied().unwrap_or(0);
         let units = self.device.config.capacity_bytes / trimwise::units::UNIT_BYTES;
@@ -182,7 +170,7 @@ impl KernelCrashTest<'_> {
                 }
                 report.cuts += 1;
                 report.not_durable += *not_durable as u64;
-                // What went wrong while the power was on counts once.
+                // Errors from the time before the cut count once.
                 if report.cuts == 1 {
                     finding.broken.extend(live.iter().cloned());
                 }
@@ -212,7 +200,7 @@ impl KernelCrashTest<'_> {
     }
 }
 
-/// Returns further arguments for mkfs: ext4 would use blocks of 1 KiB on so small a drive.
+/// Returns further arguments for mkfs: ext4 would use blocks of 1 KiB on such a small drive.
 fn mkfs_options(file_system: FileSystem) -> Vec<String> {
     match file_system {
         FileSystem::Ext4 => vec!["-b".to_owned(), "4096".to_owned()],

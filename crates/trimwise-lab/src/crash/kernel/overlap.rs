@@ -1,8 +1,8 @@
 //! Writes and TRIMs of the same units that are in the drive at the same time.
 //!
-//! A drive may carry them out in either order, so what is written then can be lost, with or without a power cut. On a
-//! drive that takes one command after another no cut shows it. A file system must not allocate what it is discarding
-//! until the discard has ended, nor discard what is being written.
+//! A drive may carry them out in either order, so the written data can be lost, with or without a power cut. On a drive
+//! that takes one command after another no cut shows it. A file system must not allocate space while it is being
+//! discarded, nor discard space that is being written.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use trimwise::units::UnitRange;
 
 use crate::crash::Broken;
 
-/// Returns the overlaps whose second command was handed over at this event or later, in that order.
+/// Returns the overlaps whose second command was submitted at this event or later, in that order.
 pub fn overlaps(record: &Record, first: usize) -> Vec<Broken> {
     let mut in_drive = BTreeMap::new();
     let mut found = Vec::new();
@@ -34,7 +34,7 @@ pub fn overlaps(record: &Record, first: usize) -> Vec<Broken> {
     found
 }
 
-/// The first units that one of two commands writes and the other trims.
+/// Returns the first units that one of two commands writes and the other trims.
 fn shared(one: &OpKind, other: &OpKind) -> Option<UnitRange> {
     let (start, count, trimmed) = match (one, other) {
         (OpKind::Write { start, contents }, OpKind::Trim(trimmed))

@@ -1,5 +1,5 @@
-//! Random operations on a real kernel for a long time, with the power on: what is read must be what was written, the
-//! kernel must not complain, and at the end the file system must be sound and every file whole.
+//! Random operations on a real kernel for a long time, with the power on: reads must return the data written, the
+//! kernel must not complain, and at the end the file system must be sound and every file complete.
 //!
 //! Unlike before cuts, the file system gets full, and may be remounted with other options on the way. It is meant for
 //! kernels with sanitizers, whose reports are complaints.
@@ -19,70 +19,53 @@ use crate::guests;
 use trimwise::failure::Failure;
 
 const OPERATIONS: u32 = 3_000;
-/// Runs that went wrong are described up to this number.
+/// Maximum number of failed runs that are described.
 const DETAILS_MAX: usize = 5;
 
-/// Long random operations on one kernel, file system and mount options.
 pub struct Soak<'a> {
-    /// Boots its guests.
     pub guest: &'a Guest,
-    /// The kernel, the file system and its options.
     pub target: &'a KernelTarget,
-    /// The drive; see [`super::device`].
+    /// See [`super::device`].
     pub device: &'a Profile,
-    /// Seed of everything drawn at random.
     pub seed: u64,
     /// Mount options to change between.
     pub remounts: &'a [String],
 }
 
-/// Results of a soak.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct SoakReport {
-    /// Runs made.
     pub runs: u64,
-    /// Operations carried out.
     pub operations: u64,
-    /// Operations that failed; most name a file that is not there.
+    /// Most of these name a file that does not exist.
     pub failed: u64,
     /// Operations that found no space.
     pub no_space: u64,
-    /// Remounts that took effect.
     pub remounts: u64,
-    /// Remounts that the kernel refused.
     pub remounts_refused: u64,
-    /// Mount options of the refused remounts.
+    /// Options of the refused remounts.
     pub refused_options: BTreeSet<String>,
-    /// Requests to the drive.
     pub requests: u64,
-    /// Discards among them.
+    /// Discards among the requests.
     pub discards: u64,
-    /// Running time of the guests, in virtual nanoseconds.
     pub virtual_ns: u64,
-    /// Runs in which something did not hold.
+    /// Runs with a fault.
     pub violations: u64,
-    /// The first of them.
+    /// The first failed runs.
     pub details: Vec<SoakViolation>,
 }
 
-/// A run in which something did not hold.
+/// A run with a fault.
 #[derive(Clone, Debug, Serialize)]
 pub struct SoakViolation {
-    /// Number of the run.
     pub run: u64,
-    /// Description of the run's tasks.
     pub machine: String,
-    /// Faults that were found.
     pub broken: Vec<Broken>,
-    /// The last operations on the file that the first of them names.
+    /// The last operations on the file that the first fault names.
     pub history: Vec<String>,
 }
 
 impl Soak<'_> {
-    /// Makes the run with this number.
-    ///
-    /// # Errors
-    /// If it cannot be made; not if the kernel breaks off.
+    /// Makes the run with this number. A kernel that breaks off is a result, not an error.
     pub fn one_run(&self, run: u64) -> Result<SoakReport, Failure> {
         let seed = seed_of(self.seed, run);
         let drawn = Plan::draw(seed);
@@ -142,7 +125,7 @@ impl Soak<'_> {
                         }
                         Outcome::Examined(found) => {
                             broken.extend(found.error.map(|error| Broken::Unusable { error }));
-                            // Everything has ended, and an unmount makes it durable.
+                            // Everything has ended, and the unmount made it durable.
                             let expected = history.at(usize::MAX, Some(usize::MAX));
                             check::files(&expected, &found.files, &mut broken);
                         }
@@ -160,7 +143,7 @@ impl Soak<'_> {
                 broken.push(Broken::KernelComplains { said: error.to_string() });
             }
             Err(error) => match &error {
-                // That the kernel refuses the options of a new file system is no finding.
+                // It is no fault if the kernel refuses the options of a new file system.
                 JobError::Step { step, .. } if *step != mount.name() => {
                     broken.push(Broken::Unusable { error: error.to_string() });
                 }

@@ -1,15 +1,10 @@
-//! The figures that the claims of the source and its readers are about, and the findings in words.
+//! The figures that the claims of the source and its readers are about, and the finding in words.
 
 use super::history::{History, LEVELS, LEVELS_IDLE, LEVELS_RANDOM, LEVELS_WRITE, Measured, mean};
 use super::{DEVICES, EXPERIMENT, PAGE, STATIC, label, plots};
 use crate::experiment::claims::Figures;
 use crate::experiment::result::ExperimentResult;
 
-/// The published runs in MB/s, by the previous fill level in hundredths of a percent.
-pub const PUBLISHED: [(u32, [f64; 4]); 2] =
-    [(LEVELS_WRITE[0], [196.0, 195.0, 185.0, 200.0]), (LEVELS_WRITE[1], [201.0, 180.0, 187.0, 194.0])];
-
-/// Makes plots and claims from the measurements.
 pub fn evaluate(measured: &Measured, reps: u32, seed: u64) -> ExperimentResult {
     let sentences = [
         sequential_sentence(measured),
@@ -50,12 +45,12 @@ fn trimmed_write(measured: &Measured, device: &'static str, level: u32) -> Optio
     mean(&measured.all(&History::TrimmedWrite { device, level }))
 }
 
-/// Settled overwrites of a drive that is full to `level`, with its free space trimmed or stale.
+/// Returns the speed of settled overwrites of a drive that is full to `level`, with its free space trimmed or stale.
 fn full_to(measured: &Measured, device: &'static str, level: u32, trimmed: bool) -> Option<f64> {
     measured.at(&History::Overwritten { device, remainder: 0, level, trimmed }, 0)
 }
 
-/// Settled overwrites of everything ever written: all but a remainder.
+/// Returns the speed of settled overwrites of everything ever written: the drive without a remainder.
 fn all_but(measured: &Measured, device: &'static str, remainder: u32) -> Option<f64> {
     measured.at(&History::Overwritten { device, remainder, level: 100, trimmed: false }, 0)
 }
@@ -87,7 +82,7 @@ fn least_free(measured: &Measured, device: &'static str, percent: f64) -> Option
     let speeds: Vec<(u32, f64)> =
         LEVELS.iter().filter_map(|&level| Some((level, full_to(measured, device, level, true)?))).collect();
     let best = speeds.iter().map(|&(_, speed)| speed).fold(0.0, f64::max);
-    // All emptier drives must reach it too.
+    // All emptier drives must reach the speed too.
     let reached = speeds.iter().take_while(|(_, speed)| *speed >= best * percent / 100.0);
     reached.last().map(|&(level, _)| 100 - level)
 }
@@ -117,7 +112,7 @@ fn least_free_sentence(measured: &Measured) -> String {
     format!("Sustained random overwrites need space that is free and trimmed: {}.", answers.join(", "))
 }
 
-/// Describes what free space is worth if the drive is not told about it.
+/// Describes how much free space helps if the drive is not told about it.
 fn full_sentence(measured: &Measured) -> String {
     let half = |trimmed| full_to(measured, PAGE, 50, trimmed);
     match (half(true), half(false)) {

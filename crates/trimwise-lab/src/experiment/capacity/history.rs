@@ -1,4 +1,4 @@
-//! The histories: what is done to a new drive, and what is measured at the end.
+//! Histories: the work done on a new drive, and the measurement at the end.
 
 use trimwise::compare::cell::CellError;
 use trimwise::compare::statistics;
@@ -11,12 +11,12 @@ use crate::bench::{Direction, Part, Percent, Test};
 /// Bytes that the source's dd wrote.
 const DD: Bytes = Bytes(4_096_000_000);
 const DD_RUNS: usize = 4;
-/// The fill levels of the source's sequential writes, and of the follow-up's random ones, hundredths of a percent.
+/// Fill levels of the source's sequential writes, and of the follow-up's random ones, in hundredths of a percent.
 pub(crate) const LEVELS_WRITE: [u32; 2] = [8_730, 6_290];
 pub(crate) const LEVELS_RANDOM: [u32; 2] = [6_390, 8_350];
 const SYSBENCH_FILES: Bytes = Bytes::gib(2);
 
-/// Fill levels, percent.
+/// In percent.
 pub(crate) const LEVELS: [u32; 11] = [10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 100];
 /// Fill levels of a partition in percent, for varying over-provisioning.
 pub(crate) const LEVELS_OF_PARTITION: [u32; 5] = [25, 50, 75, 90, 100];
@@ -27,30 +27,29 @@ pub(crate) const LEVELS_IDLE: [u32; 3] = [50, 80, 95];
 
 /// Random writes at a time: the queue depth of SATA.
 const DEPTH: u32 = 32;
-/// Seconds of random writes that age a drive, that let its speed settle, and that are measured.
+/// Seconds of random writes for ageing the drive, for settling its speed, and for measuring it.
 const AGE_S: u32 = 60;
 const SETTLE_S: u32 = 90;
 const MEASURE_S: u32 = 60;
-/// Bursts of random writes, and the pauses between them in seconds. The first ones do not count.
+/// Bursts of random writes, and the pauses between them in seconds. The first bursts do not count.
 const BURSTS: usize = 8;
 const BURSTS_UNCOUNTED: usize = 2;
 const BURST_S: u32 = 2;
 const PAUSE_S: u64 = 20;
 
-/// What is done to a new drive, and what is measured.
+/// Work done on a new drive, and the measurement at its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum History {
-    /// The source's: filled to a level, the rest trimmed, 4.096 GB written after it. Measured: four such writes.
+    /// The source's history: the drive is filled to a level, the rest trimmed, and 4.096 GB written after it. Measured:
+    /// four such writes.
     TrimmedWrite {
-        /// The drive.
         device: &'static str,
         /// Hundredths of a percent.
         level: u32,
     },
-    /// The source's follow-up: filled to a level, the rest trimmed, files of 2 GiB after it. Measured: random writes in
-    /// those.
+    /// The source's follow-up: the drive is filled to a level, the rest trimmed, and files of 2 GiB written after it.
+    /// Measured: random writes in those.
     TrimmedRandom {
-        /// The drive.
         device: &'static str,
         /// Hundredths of a percent.
         level: u32,
@@ -58,24 +57,22 @@ pub enum History {
     /// A whole partition was written, in order and at random; files fill it to a level, and are overwritten at random.
     /// Measured: those overwrites, once their speed has settled.
     Overwritten {
-        /// The drive.
         device: &'static str,
-        /// The remainder that is not partitioned and never written, percent of the drive.
+        /// Unpartitioned remainder that is never written, in percent of the drive.
         remainder: u32,
-        /// How full the partition is, percent.
+        /// Fill level of the partition, in percent.
         level: u32,
-        /// Whether its free space was trimmed.
+        /// True if its free space was trimmed.
         trimmed: bool,
     },
-    /// The same without a remainder, in bursts with pauses. Measured: the bursts.
+    /// Like [`History::Overwritten`], without a remainder, in bursts with pauses. Measured: the bursts.
     WithPauses {
-        /// The drive.
         device: &'static str,
-        /// How full it is, percent.
+        /// Fill level, in percent.
         level: u32,
-        /// Whether its free space was trimmed.
+        /// True if its free space was trimmed.
         trimmed: bool,
-        /// Whether the drive collects garbage in the pauses.
+        /// True if the drive collects garbage in the pauses.
         idle: bool,
     },
     /// The Vertex with one of its firmwares: everything written, files on 70 % of it, the rest trimmed if possible, and
@@ -83,13 +80,9 @@ pub enum History {
     /// pause, a sequential write after them.
     Firmware(&'static str),
     /// Measured: a sequential reader and writer, each alone and both together, on a new drive.
-    Together {
-        /// The drive.
-        device: &'static str,
-    },
+    Together { device: &'static str },
 }
 
-/// Returns all histories, the longest first.
 pub fn histories() -> Vec<History> {
     let mut all = Vec::new();
     for device in DEVICES {
@@ -186,7 +179,7 @@ pub fn run(history: &History, seed: u64) -> Result<Vec<f64>, CellError> {
                     lab.pause(PAUSE_S).await;
                     bursts.extend(lab.tests(up_to(level), &[random(BURST_S)]).await?);
                 }
-                // All bursts have the same length, so their mean is that of all their bytes.
+                // All bursts have the same length, so their mean is the mean over all bytes.
                 Ok(mean(&bursts[BURSTS_UNCOUNTED..]).into_iter().collect())
             })
         }
@@ -220,14 +213,12 @@ pub fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-/// The measurements of each history.
 #[derive(Clone, Debug, Default)]
 pub struct Measured {
     runs: Vec<(History, Vec<Vec<f64>>)>,
 }
 
 impl Measured {
-    /// Collects the repetitions of each history.
     pub fn new(runs: impl IntoIterator<Item = (History, Vec<Vec<f64>>)>) -> Self {
         Self { runs: runs.into_iter().collect() }
     }
@@ -238,7 +229,7 @@ impl Measured {
         of_history.filter_map(|run| run.get(place).copied()).collect()
     }
 
-    /// Their median.
+    /// Returns the median over the repetitions.
     pub fn at(&self, history: &History, place: usize) -> Option<f64> {
         statistics::median(&self.each(history, place))
     }

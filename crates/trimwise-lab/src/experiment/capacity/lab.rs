@@ -17,8 +17,7 @@ pub fn device(name: &str) -> Result<SsdConfig, CellError> {
 pub(crate) const SMALLER: u32 = 16;
 
 /// Shrinks the drive's blocks to one sixteenth of the pages. The number of superblocks, the log and the free pool stay
-/// the same. What depends on sizes shrinks with them: the cache, and the time of an erase, so that it stays the same
-/// share.
+/// the same. The cache and the time of an erase shrink with the blocks, so that they keep their proportions.
 pub fn small(mut config: SsdConfig) -> SsdConfig {
     config.geometry.pages_per_block /= SMALLER;
     config.capacity_bytes /= u64::from(SMALLER);

@@ -3,8 +3,8 @@
 //! "SSDs, TRIM, and Available Disk Space" (overclockers.com, 2010) filled an OCZ Vertex to 62.9 and to 87.3 %, trimmed
 //! the free space, and timed a sequential write: 190.5 and 194 MB/s, no difference. Its readers doubted that this was
 //! the whole story: what about random writes, a drive without TRIM, unpartitioned space, idle-time collection, the last
-//! tenth of the capacity, a drive with another mapping? Each of these is a *history* here: what is done to a new drive,
-//! and what is measured at the end.
+//! tenth of the capacity, a drive with another mapping? Each of these is a *history* here: work on a new drive, and a
+//! measurement at the end.
 //!
 //! The source's own runs use the whole drive. Random overwrites until nothing changes any more would take too long
 //! there; they use a drive with blocks of fewer pages (`lab::small`), which keeps all ratios.
@@ -42,10 +42,10 @@ const STATIC: &str = "vertex-60gb";
 /// A page-mapped drive of the same flash.
 const PAGE: &str = "page-60gb-2009";
 
-/// The drives to compare. A compressing one is added by name.
+/// The drives to compare. A compressing drive can be added by name.
 pub const DEVICES: [&str; 2] = [STATIC, PAGE];
 
-/// The Vertex's firmware: without TRIM and idle-time collection, with one of them, with both.
+/// The Vertex's firmware without TRIM and idle-time collection, with one of them, and with both.
 const FIRMWARES: [&str; 4] = ["1.3", "1.4", "1.41", "1.5"];
 
 fn label(device: &str) -> &str {

@@ -1,9 +1,7 @@
-//! The figures that the claims are about, by file system.
-
 use super::{CAPACITY, FILE_SYSTEMS, OfRate, Row, Trimming, bound};
 use crate::experiment::claims::Figures;
 
-/// Returns the figures of each file system that was run under the daemon.
+/// Returns the figures of each file system that ran under the daemon.
 pub fn figures(rows: &[Row]) -> Figures {
     let mut figures = Figures::default();
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
@@ -45,17 +43,17 @@ pub fn figures(rows: &[Row]) -> Figures {
 /// With fewer accesses, the p99 is one of the ten slowest, which is chance.
 const ACCESSES_MIN: u64 = 1_000;
 
-/// How much longer accesses take during trimming, in the hours of one rate of accesses.
+/// Slowdown of accesses during trimming, in the hours of one rate of accesses.
 struct Slower {
     busy: bool,
     accesses: u64,
-    /// Ratio to the p99 of untouched hours of that rate; if there are none, to that of the run that never trims.
+    /// Ratio to the p99 of untouched hours of that rate; without such hours, to that of the run that never trims.
     ratio: f64,
     is_over_never: bool,
 }
 
 impl Slower {
-    /// Returns one for each rate with accesses during trimming; `None` if there is nothing to compare with.
+    /// Returns the slowdown for each rate with accesses during trimming; `None` if there is nothing to compare with.
     fn of(rates: &[OfRate]) -> Option<Vec<Self>> {
         let touched = rates.iter().filter_map(|of| Some((of, of.trimming?)));
         let slower = touched.map(|(of, trimming)| {

@@ -5,7 +5,7 @@ use trimwise::workload::week::Week;
 use super::{FILE_SYSTEMS, Row};
 use crate::plot::{Axis, Plot, PlotKind, Point, Series};
 
-/// Returns all figures; file systems that were not run have none.
+/// Returns a figure for each file system that ran.
 pub fn all(rows: &[Row]) -> Vec<Plot> {
     let of = |&fs: &&str| Plot {
         title: format!("{fs}: free space that the drive still holds"),

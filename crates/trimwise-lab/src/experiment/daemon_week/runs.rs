@@ -17,11 +17,11 @@ use trimwise::failure::Failure;
 /// The guest's memory: less than the database, so that reads always reach the drive.
 const MEMORY: Bytes = Bytes::mib(256);
 
-/// Memory of this computer that one run takes: guest, the drive's model, its trace, and the bytes that are not zeros.
+/// Memory of this computer that one run takes: guest, the drive's model, its trace, and the nonzero data.
 const MEMORY_OF_RUN: Bytes = Bytes::mib(1_500);
 
-/// Returns the kernel and the cases that `--only` names as FS or FS:TRIMMING; all if it names none. A target chooses
-/// another kernel and a single file system.
+/// Returns the kernel and the cases that `--only` names as FS or FS:TRIMMING; all by default. A target chooses another
+/// kernel and a single file system.
 pub(super) fn choice(
     only: &[String],
     target: Option<&KernelTarget>,
@@ -70,7 +70,7 @@ fn file_system(case: Case) -> Result<FileSystem, Failure> {
     case.file_system.parse().map_err(Failure::run)
 }
 
-/// Returns the steps, and which of them is the week.
+/// Returns the steps, and the index of the week among them.
 fn steps(case: Case, week: &Week) -> Result<(Vec<Step>, usize), Failure> {
     let file_system = file_system(case)?;
     let options = case.mount_option().to_owned();
@@ -81,7 +81,7 @@ fn steps(case: Case, week: &Week) -> Result<(Vec<Step>, usize), Failure> {
         Step::PrepareWeek { week: week.clone() },
     ];
     if case.trimming == Trimming::Daemon {
-        // An empty configuration gives the defaults as shipped.
+        // An empty configuration stands for the defaults as shipped.
         steps.push(Step::Daemon { config: String::new() });
     }
     if let Some((first, every)) = case.fitrim() {
@@ -114,7 +114,7 @@ fn slices(status: &ProgramEnd) -> Result<Slices, Failure> {
     })
 }
 
-/// Runs each way of trimming on each file system, or only on the target's, in one boot.
+/// Runs each way of trimming on each file system, or on the target's alone, in one boot.
 pub(super) fn run(
     experiment: &Experiment,
     week: Week,

@@ -49,7 +49,7 @@ fn foreground(file_system: &str, runs: &[&Row]) -> Table {
     )
 }
 
-/// Accesses in minutes with trimming, by the kind of hour, if there were any.
+/// Tabulates accesses in minutes with trimming, by the kind of hour, if there were any.
 fn while_trimming(file_system: &str, what: &str, runs: &[&Row], rates: fn(&Row) -> [OfRate; 2]) -> Table {
     let of_run = |row: &&Row| {
         let trimming = row.case.trimming.name();

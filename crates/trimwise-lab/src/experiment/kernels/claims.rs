@@ -1,5 +1,3 @@
-//! The figures that the claims are about.
-
 use super::observe::Layout;
 use super::{DeletionRun, Fitrim, KERNELS, MOUNTS, Measured};
 use crate::experiment::claims::Figures;

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use trimwise_uml::disk::{TraceEntry, Traced};
 
-/// One discarded range, as the drive saw it. Times are from one clock, in ns.
+/// One discarded range, as the drive saw it. All times are from one clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Discarded {
     pub at_ns: u64,
@@ -29,7 +29,7 @@ impl Discarded {
 pub struct Discards {
     pub commands: u64,
     pub ranges: u64,
-    /// Bytes in these; what is discarded twice counts twice.
+    /// Bytes in these discards; a range that is discarded twice counts twice.
     pub bytes: u64,
 }
 
@@ -37,14 +37,14 @@ pub struct Discards {
 #[serde(rename_all = "snake_case")]
 pub enum Layout {
     Plain,
-    /// In many pieces; the space between them belongs to another file.
+    /// In many pieces, between which another file lies.
     GapsOccupied,
     GapsFree,
 }
 
 impl Layout {
     /// In the order of the deletions. The file in one piece comes second: if it were already gone, a discard of a piece
-    /// next to it would run into the hole that it leaves.
+    /// next to it would extend into its space.
     pub const ALL: [Self; 3] = [Self::GapsOccupied, Self::Plain, Self::GapsFree];
 
     pub const fn name(self) -> &'static str {
@@ -60,7 +60,7 @@ impl Layout {
 #[serde(rename_all = "snake_case")]
 pub enum Issued {
     Never,
-    /// All before the fsync of the directory returned.
+    /// All discards ended before the fsync of the directory returned.
     InCommit,
     Afterwards,
     Both,
@@ -81,9 +81,9 @@ impl Issued {
 pub struct Calls {
     pub unlink_ns: u64,
     pub fsync_ns: u64,
-    /// The append of 4 KiB to another file and its fsync, right after.
+    /// Duration of an append of 4 KiB to another file with its fsync, right after the deletion.
     pub next_fsync_ns: u64,
-    /// The mean of the same, [`super::LATER_FSYNCS`] times more.
+    /// Mean duration of [`super::LATER_FSYNCS`] more of these.
     pub later_fsync_mean_ns: u64,
     pub later_fsync_max_ns: u64,
 }
@@ -102,11 +102,11 @@ pub struct Deletion {
     pub discards: Discards,
     pub in_fsync: Discards,
     pub distinct_bytes: u64,
-    /// Bytes of the file that were discarded; `None` if the file system does not tell where on the drive they lay.
+    /// Discarded bytes of the file; `None` if the file system does not report their location on the drive.
     pub covered_bytes: Option<u64>,
-    /// When the drive received the first, since the start of the unlink.
+    /// Arrival of the first discard, since the start of the unlink.
     pub first_ns: Option<u64>,
-    /// When the last was acknowledged, since the start of the unlink.
+    /// Acknowledgement of the last discard, since the start of the unlink.
     pub last_ns: Option<u64>,
     /// Discarded bytes over the time since the start of the unlink; at most [`CURVE_POINTS_MAX`] points.
     pub curve: Vec<CurvePoint>,
@@ -120,13 +120,13 @@ pub struct CurvePoint {
 
 pub(crate) const CURVE_POINTS_MAX: usize = 60;
 
-/// A piece of a file on the drive: offset and length, bytes.
+/// Offset and length of a piece of a file on the drive, in bytes.
 pub type Piece = (u64, u64);
 
 impl Deletion {
-    /// Evaluates the discards of the window, in the order in which the drive received them. `begin_ns` is when the
-    /// unlink began, on the same clock; `commands` is the number of commands of the ranges. `on_drive` is whether
-    /// `pieces` are addresses of the drive.
+    /// Evaluates the discards of the window, in the order in which the drive received them. The unlink began at
+    /// `begin_ns` on the same clock; `commands` is the number of commands of the ranges; `on_drive` is true if `pieces`
+    /// are addresses of the drive.
     pub fn of(
         layout: Layout,
         pieces: &[Piece],
@@ -168,7 +168,7 @@ impl Deletion {
 }
 
 impl Discards {
-    /// Counts these ranges. Ranges of one command follow each other and have its times.
+    /// Counts these ranges. Ranges of one command are adjacent and have the same times.
     pub fn of(ranges: &[Discarded]) -> Self {
         let same = |a: &Discarded, b: &Discarded| (a.at_ns, a.done_ns) == (b.at_ns, b.done_ns);
         Self {
@@ -179,7 +179,7 @@ impl Discards {
     }
 }
 
-/// Returns what is discarded at least once, in order and without overlap.
+/// Returns the union of the ranges, in order and without overlap.
 pub fn union(ranges: &[Discarded]) -> Vec<Piece> {
     let mut sorted: Vec<Piece> = ranges.iter().map(|d| (d.offset_bytes, d.length_bytes)).collect();
     sorted.sort_unstable();
@@ -209,7 +209,7 @@ pub fn covered(pieces: &[Piece], spans: &[Piece]) -> u64 {
 }
 
 /// Returns the share of the space between the pieces of a file that another file's pieces occupy. Gaps longer than a
-/// piece are not counted: there the file continues elsewhere.
+/// piece are not counted, since the file continues elsewhere there.
 pub fn gaps_taken(pieces: &[Piece], others: &[Piece]) -> Option<f64> {
     let mut sorted = pieces.to_vec();
     sorted.sort_unstable();

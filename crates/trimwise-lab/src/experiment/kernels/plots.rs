@@ -4,7 +4,7 @@ use super::observe::{Deletion, Layout};
 use super::{DeletionRun, Measured, file_systems};
 use crate::plot::{Axis, Plot, PlotKind, Point, Series};
 
-/// Returns all figures, in the order of file systems; without discards there is no figure.
+/// Returns all figures, by file system. Without discards there is no figure.
 pub fn all(measured: &Measured) -> Vec<Plot> {
     let of = |fs: &'static str| Layout::ALL.map(|layout| timeline(measured, fs, layout));
     file_systems().into_iter().flat_map(of).filter(|plot| !plot.series.is_empty()).collect()
@@ -31,7 +31,7 @@ fn curve(deletion: &Deletion) -> Vec<Point> {
     let point = |(at_ns, bytes): (u64, u64)| {
         Point::new((at_ns as f64 / 1e9).max(1e-9), bytes as f64 / f64::from(1 << 20))
     };
-    // Start when the first command came, so that a single one is a line too.
+    // Start with the arrival of the first command, so that a single one is a line too.
     let first = deletion.first_ns.map(|at_ns| (at_ns, 0));
     first.into_iter().chain(deletion.curve.iter().map(|p| (p.at_ns, p.bytes))).map(point).collect()
 }

@@ -1,4 +1,4 @@
-//! The runs: boots the kernels and reads what they did from the drive's trace.
+//! Boots the kernels and reads the discards from the drive's trace.
 
 use trimwise::units::Bytes;
 use trimwise_uml::images::{self, KernelImage};
@@ -15,10 +15,10 @@ use crate::experiment::result::ExperimentResult;
 use crate::guests::{self, Ran};
 use trimwise::failure::Failure;
 
-/// The guest's memory: it holds the largest file and its journal.
+/// The guest's memory, enough for the largest file and its journal.
 const MEMORY: Bytes = Bytes::mib(256);
 
-/// Memory of this computer that a run of one case takes: guest, model and what the guest writes.
+/// Memory of this computer that a run of one case takes: guest, model, and the guest's data.
 const MEMORY_OF_RUN: Bytes = Bytes::mib(900);
 
 pub(super) fn run(request: &Request) -> Result<ExperimentResult, Failure> {
@@ -51,8 +51,8 @@ fn run_case(request: &Request, image: &KernelImage, case: Case) -> Result<Measur
     Ok(measured)
 }
 
-/// The files that are removed, in the order of [`Layout::ALL`]. When the first is removed, the last still lies between
-/// its pieces; when the last is removed, nothing does.
+/// Files to remove, in the order of [`Layout::ALL`]. When the first is removed, the last still lies between its pieces;
+/// when the last is removed, nothing does.
 const FILES: [&str; 3] = ["scattered", "plain", "scattered.gaps"];
 
 fn file_system(mount: Mount) -> Result<FileSystem, Failure> {
@@ -161,7 +161,7 @@ impl Ran {
     }
 }
 
-/// Whether FIEMAP reports addresses of the drive; btrfs reports its own.
+/// Returns true if FIEMAP reports addresses of the drive; btrfs reports its own.
 fn on_drive(mount: Mount) -> bool {
     mount.file_system != "btrfs"
 }
@@ -238,10 +238,7 @@ struct Choice {
 }
 
 impl Choice {
-    /// Selects what `--only` names (`6.1`, `6.1:ext4`), or everything.
-    ///
-    /// # Errors
-    /// An unknown part; no kernel, or none of those named; a missing program that makes file systems.
+    /// Selects the parts that `--only` names (`6.1`, `6.1:ext4`), or everything.
     fn of(only: &[String]) -> Result<Self, Failure> {
         let file_systems = file_systems();
         let mut wanted: Vec<(&str, Option<&str>)> = Vec::new();
@@ -309,13 +306,12 @@ impl Choice {
         self.images.iter().map(kernel).collect()
     }
 
-    /// Kernels in the outer loop, so that a table lists one after another.
+    /// Returns the runs, kernels in the outer loop, so that a table lists one after another.
     fn runs(&self) -> Vec<(&KernelImage, Case)> {
         self.images.iter().flat_map(|(image, cases)| cases.iter().map(move |&case| (image, case))).collect()
     }
 }
 
-/// Rejects parts that do not exist or cannot run here.
 pub(super) fn check(only: &[String]) -> Result<(), Failure> {
     Choice::of(only).map(drop)
 }

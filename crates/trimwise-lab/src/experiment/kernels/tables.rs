@@ -1,4 +1,4 @@
-//! What real kernels discard, as tables.
+//! Tables of the discards of real kernels.
 
 use super::observe::{Deletion, Discards};
 use super::{DeletionRun, Fitrim, MOUNTS, Measured, Mount, RemountStep};

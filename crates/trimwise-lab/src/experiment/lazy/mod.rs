@@ -13,8 +13,8 @@ mod sizes;
 mod table2;
 mod table2_on_kernel;
 
-pub use sizes::{FIGURE_3, FIGURE_4, evaluate_figure_3, evaluate_figure_4, run_size, sizes, sizes_kib};
-pub use table2::{FSYNC, FSYNC_NAMES, TABLE_2, evaluate_table_2, run_write};
+pub use sizes::{evaluate_figure_3, evaluate_figure_4, run_size, sizes, sizes_kib};
+pub use table2::{FSYNC, FSYNC_NAMES, evaluate_table_2, run_write};
 pub use trimwise::compare::watch::Issue;
 
 use trimwise::block::QueueConfig;
@@ -23,36 +23,71 @@ use trimwise::profile::Profile;
 use trimwise::ssd::SsdConfig;
 use trimwise::units::{Bytes, SimDuration};
 
+use super::{Experiment, Host, real_ext4};
 use crate::plot::{Place, Plot};
 
-/// What a run measures.
+pub static FIGURE_3: Experiment = Experiment {
+    name: "lazy-3",
+    question: "How long does fsync take after the removal of a fragmented file?",
+    reps: REPS,
+    claims: include_str!("../../../../../experiments/lazy-3/claims.toml"),
+    host: Host::ModelOrKernel(real_ext4::KERNEL, others::check),
+    run: |request| match &request.target {
+        None => Ok(evaluate_figure_3(&sizes::run(request)?, request.seed)),
+        Some(target) if others::is_other(target) => others::run(request, target),
+        Some(target) => on_kernel::run(request, target, &FIGURE_3, &sizes::FSYNC),
+    },
+};
+
+pub static FIGURE_4: Experiment = Experiment {
+    name: "lazy-4",
+    question: "How long does it take to issue all TRIMs of a removed file?",
+    reps: REPS,
+    claims: include_str!("../../../../../experiments/lazy-4/claims.toml"),
+    host: Host::ModelOrKernel(real_ext4::KERNEL, on_kernel::check),
+    run: |request| match &request.target {
+        None => Ok(evaluate_figure_4(&sizes::run(request)?, request.seed)),
+        Some(target) => on_kernel::run(request, target, &FIGURE_4, &sizes::ISSUE),
+    },
+};
+
+pub static TABLE_2: Experiment = Experiment {
+    name: "lazy-table2",
+    question: "How long does a write wait that needs a block on a full file system?",
+    reps: REPS,
+    claims: include_str!("../../../../../experiments/lazy-table2/claims.toml"),
+    host: Host::ModelOrKernel(real_ext4::KERNEL, table2_on_kernel::check),
+    run: |request| match &request.target {
+        None => table2::run(request),
+        Some(target) => table2_on_kernel::run(request, target),
+    },
+};
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// How long the operation took: the fsync after the removal of a file, or the write that needs a block.
+    /// Duration of the measured operation: the fsync after the removal of a file, or the write that needs a block.
     pub took: SimDuration,
     /// The TRIMs of the removed file.
     pub issue: Issue,
 }
 
-/// The phone's storage.
 pub const DEVICE: &str = "ufs21-64gb";
 
-/// Repetitions; the source does not give their number. They differ in the phase of the commit timer, and in table II in
+/// The source does not give the number of repetitions. They differ in the phase of the commit timer, and in table II in
 /// the file that is removed.
 const REPS: u32 = 1;
 
 /// Policies to compare: the source's three, and two more. What the source calls traditional is `commit`.
 pub const POLICIES: [&str; 5] = ["commit", "lazy", "lazy+reuse", "judicious", "ideal"];
 
-/// How figures name `commit`.
+/// Name of `commit` in figures.
 const TRADITIONAL: &str = "commit (traditional)";
 
-/// Returns the phone's storage according to its profile.
 pub fn device() -> SsdConfig {
     Profile::embedded(DEVICE).expect("the device is built in").config
 }
 
-/// Adds the source's name to that of a policy, as a series or as a place.
+/// Adds the source's name to that of the policy `commit`, as a series or as a place.
 fn labelled(mut plot: Plot) -> Plot {
     let label = |name: &mut String| {
         if name == "commit" {

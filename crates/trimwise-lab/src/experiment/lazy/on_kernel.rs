@@ -25,17 +25,17 @@ pub(super) const POLICIES: [&str; 4] = ["commit", "lazy", "lazy+reuse", "off"];
 /// The guest's memory: room for the largest append, 64 MiB, besides ext4 and its journal.
 pub(super) const GUEST_MEMORY: Bytes = Bytes::mib(512);
 
-/// Memory of this computer that one run takes: guest, the drive's model, and the bytes of the file system.
+/// Memory of this computer that one run takes: guest, the drive's model, and the data of the file system.
 pub(super) const MEMORY_OF_RUN: Bytes = Bytes::mib(1_500);
 
-/// How long to wait until every TRIM is issued: several times as long as the slowest policy takes.
+/// Time until every TRIM is surely issued: several times as long as the slowest policy takes.
 pub(super) const DRAIN: SimDuration = SimDuration::from_secs(20);
 
 fn kib(size: &Bytes) -> String {
     (size.0 >> 10).to_string()
 }
 
-/// Rejects append sizes that there are not, and kernels that this computer does not have.
+/// Rejects unknown append sizes, and kernels that this computer does not have.
 pub(super) fn check(only: &[String], target: Option<&KernelTarget>) -> Result<(), Failure> {
     let Some(target) = target else { return real_ext4::whole_in_model(only) };
     choice(only)?;
@@ -46,7 +46,7 @@ pub(super) fn choice(only: &[String]) -> Result<Vec<Bytes>, Failure> {
     chosen(&sizes().collect::<Vec<_>>(), kib, only, "an append size in KiB")
 }
 
-/// Runs each policy that the kernel has at each append size, and in the model.
+/// Runs each policy of the kernel at each append size, on the kernel and in the model.
 pub(super) fn run(
     request: &Request,
     target: &KernelTarget,
@@ -81,8 +81,8 @@ fn run_case(request: &Request, ext4: &RealExt4, policy: &Policy, append: Bytes) 
     Ok([Run { took, issue }, model])
 }
 
-/// Returns the steps that remove a fragmented file of a new file system, and time the `fsync` behind that; then
-/// `drain` passes, in which discards end.
+/// Returns the steps that remove a fragmented file of a new file system, time the `fsync` after that, and wait for
+/// discards during `drain`.
 pub(super) fn timing(
     new_file_system: [Step; 2],
     file: Fragmenting,
@@ -101,10 +101,10 @@ pub(super) fn timing(
     steps
 }
 
-/// Indices of the steps of [`timing`] that are timed, and that follow.
+/// Indices of the timed steps of [`timing`], and of the steps after them.
 pub(super) const TIMED: [usize; 2] = [5, 6];
 
-/// Returns how long the `fsync` of [`timing`] took.
+/// Returns the duration of the `fsync` of [`timing`].
 pub(super) fn took(ran: &Ran) -> Result<SimDuration, Failure> {
     ran.workload(TIMED[0], |figures| match figures {
         WorkloadFigures::Append(figures) => Some(SimDuration(figures.fsync_ns)),
@@ -112,7 +112,7 @@ pub(super) fn took(ran: &Ran) -> Result<SimDuration, Failure> {
     })
 }
 
-/// Returns how the discards of a removed file were issued between two steps; all must have been.
+/// Returns how the discards of a removed file were issued between two steps. Fails unless all were.
 pub(super) fn issued(
     ran: &Ran,
     first: usize,
@@ -144,7 +144,7 @@ fn evaluate(
     seed: u64,
 ) -> ExperimentResult {
     let mut figures = sides[0].named(shown.of);
-    // What sends no TRIM takes no time to issue them.
+    // A policy that sends no TRIM takes no time to issue TRIMs.
     let takes_time = |policy: &str| sides[0].line(policy, shown.of).any(|ms| ms > 0.0);
     let timed = sides.each_ref().map(|side| side.only(takes_time));
     for (side, prefix) in timed.iter().zip(["kernel.", "model."]) {
@@ -158,7 +158,8 @@ fn evaluate(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::lazy::sizes::{FIGURE_3, FIGURE_4, FSYNC, ISSUE, sizes_kib};
+    use crate::experiment::lazy::sizes::{FSYNC, ISSUE, sizes_kib};
+    use crate::experiment::lazy::{FIGURE_3, FIGURE_4};
 
     /// Invents runs on a kernel that takes `each_us` for a TRIM one by one and `share_percent` of it in parallel; the
     /// model takes `model_percent` of that.

@@ -1,5 +1,5 @@
-//! Figure 3 on file systems that have no model: XFS, btrfs and f2fs, with and without their own discards. With it comes
-//! what figure 4 shows, of which nothing is claimed there.
+//! Figure 3 on file systems that have no model: XFS, btrfs and f2fs, with and without their own discards. It includes
+//! the data of figure 4, without claims.
 
 use trimwise::profile::Profile;
 use trimwise::units::{Bytes, SimDuration};
@@ -8,8 +8,9 @@ use trimwise_uml::cell::{KernelPolicy, KernelTarget, new_disk};
 use trimwise_uml::images::KernelImage;
 use trimwise_uml::job::{FileSystem, Step};
 
+use super::FIGURE_3;
 use super::on_kernel::{self, GUEST_MEMORY, MEMORY_OF_RUN, TIMED, choice, timing, took};
-use super::sizes::{APPEND, COMMANDS, FIGURE_3, FSYNC, ISSUE};
+use super::sizes::{APPEND, COMMANDS, FSYNC, ISSUE};
 use super::{DEVICE, Run};
 use crate::experiment::Request;
 use crate::experiment::grid::Grid;
@@ -19,16 +20,16 @@ use crate::guests::{self, Ran, RealKernel};
 use crate::plot::PlotKind;
 use trimwise::failure::Failure;
 
-/// How long to wait for discards: XFS frees the file when its log is next forced, after up to 30 s, and btrfs lets it rest
+/// Time to wait for discards. XFS frees the file when its log is next forced, after up to 30 s, and btrfs lets it rest
 /// for 120 s under `discard=async`.
 const DRAIN: SimDuration = SimDuration::from_secs(300);
 
-/// Whether a target is a file system of this module.
+/// Returns true if a target is a file system of this module.
 pub(super) fn is_other(target: &KernelTarget) -> bool {
     target.file_system != FileSystem::Ext4
 }
 
-/// Rejects append sizes that there are not, and kernels that this computer does not have.
+/// Rejects unknown append sizes, and kernels that this computer does not have.
 pub(super) fn check(only: &[String], target: Option<&KernelTarget>) -> Result<(), Failure> {
     match target.filter(|target| is_other(target)) {
         None => on_kernel::check(only, target),
@@ -39,7 +40,7 @@ pub(super) fn check(only: &[String], target: Option<&KernelTarget>) -> Result<()
     }
 }
 
-/// Runs each way of discarding that the file system has at each append size.
+/// Runs each of the file system's ways of discarding at each append size.
 pub(super) fn run(request: &Request, target: &KernelTarget) -> Result<ExperimentResult, Failure> {
     let (image, sizes) = (guests::image(target)?, choice(&request.only)?);
     let policies = KernelPolicy::all_of(target);

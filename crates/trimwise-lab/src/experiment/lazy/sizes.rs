@@ -13,43 +13,16 @@ use trimwise::workload::fragmenting::Fragmenting;
 use trimwise::workload::timed::Timed;
 
 use super::{
-    DEVICE, Issue, POLICIES, REPS, Run, TRADITIONAL, device, host, labelled, milliseconds, on_kernel, others,
+    DEVICE, FIGURE_3, FIGURE_4, Issue, POLICIES, Run, TRADITIONAL, device, host, labelled, milliseconds,
 };
 use crate::experiment::grid::{Grid, Shown};
 use crate::experiment::result::ExperimentResult;
-use crate::experiment::{Experiment, Host, Request, policies, real_ext4};
+use crate::experiment::{Request, policies};
 use crate::plot::{Axis, Place, Plot, PlotKind, Point, Series};
 use trimwise::failure::Failure;
 
-/// Figure 3.
-pub static FIGURE_3: Experiment = Experiment {
-    name: "lazy-3",
-    question: "How long does fsync take after the removal of a fragmented file?",
-    reps: REPS,
-    claims: include_str!("../../../../../experiments/lazy-3/claims.toml"),
-    host: Host::ModelOrKernel(real_ext4::KERNEL, others::check),
-    run: |request| match &request.target {
-        None => Ok(evaluate_figure_3(&run(request)?, request.seed)),
-        Some(target) if others::is_other(target) => others::run(request, target),
-        Some(target) => on_kernel::run(request, target, &FIGURE_3, &FSYNC),
-    },
-};
-
-/// Figure 4.
-pub static FIGURE_4: Experiment = Experiment {
-    name: "lazy-4",
-    question: "How long does it take to issue all TRIMs of a removed file?",
-    reps: REPS,
-    claims: include_str!("../../../../../experiments/lazy-4/claims.toml"),
-    host: Host::ModelOrKernel(real_ext4::KERNEL, on_kernel::check),
-    run: |request| match &request.target {
-        None => Ok(evaluate_figure_4(&run(request)?, request.seed)),
-        Some(target) => on_kernel::run(request, target, &FIGURE_4, &ISSUE),
-    },
-};
-
-/// Both figures come from the same runs: every policy at every append size.
-fn run(request: &Request) -> Result<Grid<Run>, Failure> {
+/// Runs every policy at every append size. Both figures come from these runs.
+pub(super) fn run(request: &Request) -> Result<Grid<Run>, Failure> {
     let device = device();
     let cells: Vec<(PolicySpec, Bytes)> =
         policies(&POLICIES).into_iter().flat_map(|policy| sizes().map(move |size| (policy, size))).collect();
@@ -65,7 +38,7 @@ pub fn sizes() -> impl Iterator<Item = Bytes> {
     (0..=10).map(|i| Bytes::kib(64 << i))
 }
 
-/// Returns the same in KiB: the places of the x axis.
+/// Returns the append sizes in KiB: the places of the x axis.
 pub fn sizes_kib() -> impl Iterator<Item = f64> {
     sizes().map(|size| (size.0 >> 10) as f64)
 }
@@ -107,7 +80,7 @@ pub(super) static ISSUE: Shown<Run> = Shown {
     of: |run| milliseconds(run.issue.time),
 };
 
-/// How many TRIMs the removed file takes; the source does not show this.
+/// Number of TRIMs of the removed file; the source does not show this.
 pub(super) static COMMANDS: Shown<Run> = Shown {
     title: "TRIM commands for the removed file",
     y: Axis::log("trim_commands", "TRIM commands", ""),
@@ -128,8 +101,8 @@ pub fn evaluate_figure_3(runs: &Grid<Run>, seed: u64) -> ExperimentResult {
     FIGURE_3.judge(&runs.named(FSYNC.of), &plots, runs.reps(), seed)
 }
 
-/// The only number that the source gives of figure 3, whose drawing has none: at 64 KiB lazy takes up to 99 % less than
-/// traditional, here than ours.
+/// Returns the only number that the source gives for figure 3, whose drawing has none: at 64 KiB lazy takes up to 99 %
+/// less than traditional. Here it is relative to our traditional.
 fn published(fsync: &Plot) -> Option<Series> {
     const SHARE: f64 = 0.01;
     let place = Place::At(64.0);
@@ -138,7 +111,7 @@ fn published(fsync: &Plot) -> Option<Series> {
     Some(Series { name: "lazy, published (1 % of commit)".to_owned(), points })
 }
 
-/// Makes figure 4 and its claim from the same runs.
+/// Makes figure 4 and its claim from the runs.
 pub fn evaluate_figure_4(runs: &Grid<Run>, seed: u64) -> ExperimentResult {
     let issue = plot(runs, &ISSUE);
     let y = Axis::linear("over_traditional", "time relative to traditional's", "");

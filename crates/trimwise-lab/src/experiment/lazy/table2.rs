@@ -13,28 +13,15 @@ use trimwise::units::Bytes;
 use trimwise::workload::fragmenting::Fragmenting;
 use trimwise::workload::full_write;
 
-use super::{DEVICE, POLICIES, REPS, Run, device, host, labelled, milliseconds, table2_on_kernel};
+use super::{DEVICE, POLICIES, Run, TABLE_2, device, host, labelled, milliseconds};
 use crate::experiment::claims::Figures;
 use crate::experiment::grid::{Grid, Shown};
 use crate::experiment::result::ExperimentResult;
-use crate::experiment::{Experiment, Host, Request, policies, real_ext4};
+use crate::experiment::{Request, policies};
 use crate::plot::{Axis, Place, PlotKind, Point, Series};
 use trimwise::failure::Failure;
 
-/// The experiment.
-pub static TABLE_2: Experiment = Experiment {
-    name: "lazy-table2",
-    question: "How long does a write wait that needs a block on a full file system?",
-    reps: REPS,
-    claims: include_str!("../../../../../experiments/lazy-table2/claims.toml"),
-    host: Host::ModelOrKernel(real_ext4::KERNEL, table2_on_kernel::check),
-    run: |request| match &request.target {
-        None => run(request),
-        Some(target) => table2_on_kernel::run(request, target),
-    },
-};
-
-/// The published figures, as printed. They do not say whether an fsync preceded the write.
+/// The published figures, as printed. The source does not say if an fsync preceded the write.
 const PUBLISHED: &str = include_str!("../../../../../experiments/lazy-table2/published.csv");
 
 pub(super) fn published_ms(policy: &str) -> Option<f64> {
@@ -42,13 +29,13 @@ pub(super) fn published_ms(policy: &str) -> Option<f64> {
     rows.find(|(name, _)| *name == policy)?.1.parse().ok()
 }
 
-/// The files, of which one is removed; assumed to be those of the append benchmark at its smallest append.
+/// Layout of the files, of which one is removed; assumed to be that of the append benchmark at its smallest append.
 pub(super) const FILE: Fragmenting = Fragmenting::of_append(Bytes::kib(64));
 
-/// With and without an fsync between removal and write.
+/// True for an fsync between removal and write.
 pub const FSYNC: [bool; 2] = [true, false];
 
-/// Their names as series.
+/// Names of [`FSYNC`] as series.
 pub const FSYNC_NAMES: [&str; 2] = ["after an fsync", "without an fsync"];
 
 /// Fills the file system, removes a file and writes, once on a new device.
@@ -69,7 +56,8 @@ pub fn run_write(
         sim.sleep(commit_phase(rep)).await;
         let mut full = full_write::fill(&fs, &FILE, full_write::FILES_MAX).await?;
         fs.drain_discards().await;
-        // The write-back throttle returns to its first depth, as in a guest that begins on a copy of the full drive.
+        // Rest until the write-back throttle is back at its first depth, as in a guest that begins on a copy of the
+        // full drive.
         sim.sleep(SETTLING).await;
         let watch = Watch::new(&queue);
         watch.start();
@@ -81,7 +69,7 @@ pub fn run_write(
     })?
 }
 
-fn run(request: &Request) -> Result<ExperimentResult, Failure> {
+pub(super) fn run(request: &Request) -> Result<ExperimentResult, Failure> {
     let device = device();
     let policies = policies(&POLICIES);
     let cells: Vec<(PolicySpec, bool)> =
@@ -101,7 +89,7 @@ pub(super) static WRITE: Shown<Run> = Shown {
     of: |run| milliseconds(run.took),
 };
 
-/// How long the queue is that a write may wait for.
+/// Length of the queue that a write may wait for.
 pub(super) static QUEUE: Shown<Run> = Shown {
     title: "TRIMs of the removed file, from the commit to the last acknowledgement",
     y: Axis::linear("queue_ms", "time until all TRIMs are acknowledged", "ms"),
@@ -128,7 +116,6 @@ pub(super) fn published(runs: &Grid<Run>) -> Series {
     Series { name: "published".to_owned(), points: runs.places().iter().filter_map(point).collect() }
 }
 
-/// Makes the table and its claims.
 pub fn evaluate_table_2(runs: &Grid<Run>, seed: u64) -> ExperimentResult {
     let mut plots = [&WRITE, &QUEUE].map(|shown| runs.plot(PlotKind::Bars, &POLICY, shown));
     plots[0].series.push(published(runs));

@@ -10,8 +10,9 @@ use trimwise::workload::timed::Timed;
 use trimwise_uml::cell::{KernelPolicy, KernelTarget, new_disk};
 use trimwise_uml::job::{Part, Step};
 
+use super::TABLE_2;
 use super::on_kernel::{DRAIN, GUEST_MEMORY, MEMORY_OF_RUN, issued};
-use super::table2::{FILE, FSYNC, FSYNC_NAMES, POLICY, QUEUE, TABLE_2, WRITE, figures, published, run_write};
+use super::table2::{FILE, FSYNC, FSYNC_NAMES, POLICY, QUEUE, WRITE, figures, published, run_write};
 use super::{DEVICE, Run, device};
 use crate::experiment::Request;
 use crate::experiment::grid::{Grid, both};
@@ -23,7 +24,8 @@ use trimwise::failure::Failure;
 
 const POLICIES: [&str; 3] = ["commit", "lazy", "lazy+reuse"];
 
-/// Reading it makes ext4 load the bitmaps of all groups, as they are in memory when a file system has just been filled.
+/// Reading this file makes ext4 load the bitmaps of all groups, as they are in memory right after a file system is
+/// filled.
 const GROUPS: &str = "/proc/fs/ext4/*/mb_groups";
 
 /// Rejects policies that a kernel does not have, and kernels that this computer does not have.
@@ -38,7 +40,7 @@ fn choice(only: &[String], target: &KernelTarget) -> Result<Vec<Policy>, Failure
     chosen(&all, |policy| policy.name.clone(), only, "a policy of the table that the kernel has")
 }
 
-/// Runs each policy that the kernel has, with the fsync and without, and in the model.
+/// Runs each policy of the kernel, with and without the fsync, on the kernel and in the model.
 pub(super) fn run(request: &Request, target: &KernelTarget) -> Result<ExperimentResult, Failure> {
     let ext4 = RealExt4::new(target, GUEST_MEMORY)?;
     let policies = choice(&request.only, target)?;
@@ -48,7 +50,7 @@ pub(super) fn run(request: &Request, target: &KernelTarget) -> Result<Experiment
     let full = ext4.run(request, new_disk(&device, request.seed, false).map_err(guests::failure)?, fill)?;
     let cases: Vec<(&Policy, bool)> =
         FSYNC.into_iter().flat_map(|fsync| policies.iter().map(move |policy| (policy, fsync))).collect();
-    // The copies of the drive and of its bytes come on top.
+    // The copies of the drive and of its data come on top.
     let runs = request
         .boot(MEMORY_OF_RUN, &cases, |(policy, fsync)| run_case(request, &ext4, &full, policy, fsync))?;
     let sides = [0, 1].map(|side| {

@@ -1,4 +1,4 @@
-//! The figures to compare, and how far the model is off.
+//! The compared figures, and the model's errors.
 
 use super::{Pair, Side};
 use crate::experiment::claims::Figures;
@@ -21,7 +21,7 @@ pub const COMPARED: [Compared; 9] = [
     Compared { id: "duration", name: "duration", of: |side| side.duration_ns },
 ];
 
-/// Returns the model's error against the kernel in percent; if both are zero, there is no error.
+/// Returns the model's error against the kernel in percent; zero if both are zero.
 pub fn error_percent(pair: &Pair, of: fn(&Side) -> u64) -> f64 {
     match (of(&pair.kernel), of(&pair.model)) {
         (0, 0) => 0.0,

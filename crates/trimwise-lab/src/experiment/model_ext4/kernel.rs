@@ -11,14 +11,14 @@ use crate::experiment::result::ExperimentResult;
 use crate::guests::{self, Ran};
 use trimwise::failure::Failure;
 
-/// Memory of this computer that one run takes: guest, model and what the guest writes.
+/// Memory of this computer that one run takes: guest, model, and the guest's data.
 const MEMORY_OF_RUN: Bytes = Bytes::mib(2_500);
 const VMSTAT: &str = "/proc/vmstat";
 const MEMINFO: &str = "/proc/meminfo";
-/// Where it reports how many transactions it has committed.
+/// jbd2's report of the number of committed transactions.
 const JOURNAL_INFO: &str = "/proc/fs/jbd2/*/info";
 
-/// Returns the kernel and the cases that `--only` names; all if it names none.
+/// Returns the kernel and the cases that `--only` names; all by default.
 pub(super) fn choice(only: &[String]) -> Result<(KernelImage, Vec<Case>), Failure> {
     let names = SHAPES.map(|shape| shape.name);
     if let Some(part) = only.iter().find(|part| !names.contains(&part.as_str())) {

@@ -1,9 +1,9 @@
-//! A file system's requests to its drive, classified by where they lie: journal, metadata in place, data.
+//! A file system's requests to its drive, classified by location: journal, metadata in place, data.
 //!
-//! The same log is kept of a modelled and of a real ext4. A block is the journal's if the journal's inode owns it. It
-//! is metadata if mkfs put it there (superblock, descriptors, bitmaps, inode tables) or if a directory owns it at the
-//! end, and data otherwise. Two kinds are wrongly taken for data: blocks of extent trees, which files of more than four
-//! extents have, and blocks of a directory that was removed.
+//! The same log is kept of a modelled and of a real ext4. A block belongs to the journal if the journal's inode owns
+//! it. It is metadata if mkfs put it there (superblock, descriptors, bitmaps, inode tables) or if a directory owns it
+//! at the end; otherwise it is data. Two kinds are mistaken for data: blocks of extent trees, which files of more than
+//! four extents have, and blocks of removed directories.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -34,7 +34,6 @@ pub struct Places {
 }
 
 impl Places {
-    /// Takes the journal's blocks, and the metadata of mkfs and of directories.
     pub fn new(journal: Vec<UnitRange>, metadata: impl IntoIterator<Item = UnitRange>) -> Self {
         let sorted = |mut ranges: Vec<UnitRange>| {
             ranges.retain(|range| range.units > 0);
@@ -44,10 +43,8 @@ impl Places {
         Self { journal: sorted(journal), metadata: sorted(metadata.into_iter().collect()) }
     }
 
-    /// Reads those of a guest's ext4: `metadata` is the step that asked for it, `directories` are blocks of directories.
-    ///
-    /// # Errors
-    /// A file system without a journal, or a guest that did not answer.
+    /// Reads the locations in a guest's ext4. `metadata` is the index of the step that listed them, `directories` are
+    /// the blocks of directories.
     pub fn in_guest(ran: &Ran, metadata: usize, directories: &[FileExtent]) -> Result<Self, Failure> {
         let metadata = ran.outcome(metadata, |outcome| match outcome {
             Outcome::Metadata(metadata) => Some(metadata),
@@ -68,7 +65,7 @@ fn units(offset_bytes: u64, length_bytes: u64) -> UnitRange {
     UnitRange::new(Lpn(offset_bytes / UNIT_BYTES), length_bytes / UNIT_BYTES)
 }
 
-/// Finds the journal: ext4's superblock has a copy of the extents in the journal's inode (`s_jnl_blocks`), a header of
+/// Finds the journal. ext4's superblock has a copy of the extents in the journal's inode (`s_jnl_blocks`): a header of
 /// 12 bytes and up to four extents of 12 bytes each.
 fn journal_blocks(store: &SparseStore) -> Result<Vec<UnitRange>, Failure> {
     const SUPERBLOCK: u64 = 1024;
@@ -123,12 +120,12 @@ impl Log {
 }
 
 impl Entry {
-    /// Converts a command of the modelled host; a file system requests only whole blocks.
+    /// Converts a command of the modelled host; a file system's requests cover whole blocks.
     pub fn of(command: &Command) -> Option<Self> {
         match command {
             Command::Read(range) => Some(Self::Read(*range)),
             Command::Write(range, _) => Some(Self::Write(*range)),
-            // On SATA, Linux sends one run per command, in as many ranges as it takes.
+            // On SATA, Linux sends one run per command, in as many ranges as necessary.
             Command::Trim(ranges) => {
                 let start = ranges.iter().map(|range| range.start).min().unwrap_or_default();
                 let units = ranges.iter().map(|range| range.units).sum();

@@ -39,14 +39,13 @@ pub static EXPERIMENT: Experiment = Experiment {
 const KERNEL: &str = "6.1";
 const DEVICE: &str = "sata-generic";
 
-/// Capacity: more than any of the workloads fills, so that there are always free blocks to take.
+/// More than any of the workloads fills, so that there are always free blocks.
 const CAPACITY: Bytes = Bytes::gib(8);
 
-/// The guest's memory; about half of it remains for the page cache.
+/// About half of the guest's memory remains for the page cache.
 const GUEST_MEMORY: Bytes = Bytes::mib(256);
 
-/// How long both rest after the mount, and after PostMark before counting ends: twice the age at which dirty data is
-/// written.
+/// Rest after the mount, and after PostMark before counting ends: twice the age at which dirty data are written.
 const SETTLE: SimDuration = SimDuration::from_secs(70);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,8 +54,8 @@ struct Shape {
     config: &'static str,
 }
 
-/// Three shapes: metadata dominate the first, the flow of data the second; the third reads and appends over more than
-/// fits into memory.
+/// Three workloads: metadata dominate the first, data the second; the third reads and appends over more than fits into
+/// memory.
 const SHAPES: [Shape; 3] = [
     Shape {
         name: "small",
@@ -82,7 +81,7 @@ struct Case {
 }
 
 impl Case {
-    /// Returns the policy, which both have under the same name.
+    /// Returns the policy, which has the same name on both sides.
     fn policy(&self) -> PolicySpec {
         if self.discard { PolicySpec::COMMIT } else { PolicySpec::OFF }
     }
@@ -105,14 +104,14 @@ pub struct GuestFacts {
     pub background_pages: u64,
     /// Dirty pages beyond which writers would be stopped (`nr_dirty_threshold`).
     pub dirty_pages: u64,
-    /// Pages of programs and of files elsewhere (the active and inactive ones of files in /proc/meminfo, so without those
-    /// of init, which are locked).
+    /// Pages of programs and of files elsewhere (active and inactive file pages in /proc/meminfo, which do not include
+    /// init's locked pages).
     pub cached_pages: u64,
     pub journal_blocks: u64,
 }
 
 impl GuestFacts {
-    /// Returns the model's host. Its memory follows from the dirty limits, which are shares of the memory that pages
+    /// Returns the model's host. Its memory is derived from the dirty limits, which are shares of the memory that pages
     /// may fill.
     fn host(&self) -> HostConfig {
         let linux = KERNEL.parse().expect("it is a version");

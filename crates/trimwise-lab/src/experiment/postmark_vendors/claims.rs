@@ -24,7 +24,7 @@ impl Table<'_> {
             .map(|(_, m, _)| m)
     }
 
-    /// Returns drives and kinds of buffering that were measured both without and with discard: ours and the source's.
+    /// Returns the drives and kinds of buffering measured both without and with discard: our means and the source's.
     fn mounts(&self) -> impl Iterator<Item = (&'static str, bool, [&Means; 2], [Means; 2])> {
         let of = |device, buffering| {
             let ours = [self.at(device, buffering, false)?, self.at(device, buffering, true)?];
@@ -69,8 +69,8 @@ impl Table<'_> {
         rows
     }
 
-    /// Returns the figures that the claims are about, for the buffered and the unbuffered columns: ours and
-    /// (`published.`) the source's.
+    /// Returns the figures of the claims for the buffered and the unbuffered columns: ours and (`published.`) the
+    /// source's.
     pub fn figures(&self) -> Figures {
         let mut figures = Figures::default();
         let name = |buffering| if buffering { "buffered" } else { "unbuffered" };

@@ -3,7 +3,7 @@
 //! The published table (L. Czerner, 2010) gives means of ten runs for six drives, with and without PostMark's
 //! buffering, with and without ext4's discard. Each drive here has three fitted numbers: the rate of its write path,
 //! the time of its read path, and the time of a TRIM command. They are fitted to Transactions/s and Creation_alone/s of
-//! the *buffered* columns and nothing else; one host serves all six. What was not fitted checks the model: the deletion
+//! the *buffered* columns and nothing else; one host serves all six. The other figures check the model: the deletion
 //! phase, in which a cost per file would be wrong by a factor of fifty, and the unbuffered columns.
 
 mod claims;
@@ -43,7 +43,6 @@ pub static EXPERIMENT: Experiment = Experiment {
 
 const PUBLISHED: &str = include_str!("../../../../../experiments/postmark-vendors/published.csv");
 
-/// The six drives.
 pub const DEVICES: [&str; 6] = ["vendor1", "vendor2", "vendor3", "vendor4", "vendor5", "vendor6"];
 
 /// One column of the table.
@@ -53,7 +52,7 @@ pub struct Column {
     pub device: &'static str,
     /// PostMark's `buffering`.
     pub buffering: bool,
-    /// Whether mounted with discard.
+    /// True if mounted with discard.
     pub discard: bool,
 }
 
@@ -63,7 +62,7 @@ impl Column {
     }
 }
 
-/// Returns all 24 columns, in the order of the table; or those of the drives named in `only`.
+/// Returns all 24 columns in the order of the table, or only those of the drives in `only`.
 pub fn columns(only: &[String]) -> Vec<Column> {
     let mut columns = Vec::new();
     for device in DEVICES.into_iter().filter(|device| only.is_empty() || only.iter().any(|o| o == device)) {
@@ -108,7 +107,6 @@ pub fn host() -> HostConfig {
     }
 }
 
-/// Returns the workload of the source.
 pub fn workload(buffering: bool) -> PostmarkConfig {
     PostmarkConfig {
         number: 50_000,
@@ -146,12 +144,11 @@ pub fn spec(column: Column, profile: &Profile, seed: u64) -> CellSpec {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Means {
     values: [f64; METRICS.len()],
-    /// Deletion phase, calculated by subtraction, as the source's figures allow.
+    /// Duration of the deletion phase, calculated by subtraction, as the source's figures allow.
     pub deletion_s: f64,
     reps: u32,
 }
 
-/// The rows of the table, in its order.
 const METRICS: [&str; 13] = [
     "Total_duration",
     "Duration_of_transactions",
@@ -209,12 +206,11 @@ impl Means {
         means
     }
 
-    /// Returns transactions per second.
     pub fn transactions_per_s(&self) -> f64 {
         self.values[TRANSACTIONS_PER_S]
     }
 
-    /// Returns files created per second before the transactions.
+    /// Before the transactions.
     pub fn creation_alone_per_s(&self) -> f64 {
         self.values[CREATION_ALONE_PER_S]
     }
@@ -278,7 +274,7 @@ fn run(request: &Request) -> Result<ExperimentResult, Failure> {
     Ok(evaluate(&columns, &means, seed))
 }
 
-/// Runs the same drives, workload and memory below a real file system. The source's processor time is not included.
+/// Runs the same drives, workload and memory with a real file system. The source's processor time is not included.
 fn run_on_kernel(request: &Request, target: &KernelTarget) -> Result<ExperimentResult, Failure> {
     let Request { reps, seed, .. } = *request;
     let columns = columns(&request.only);

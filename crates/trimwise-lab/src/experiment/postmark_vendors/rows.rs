@@ -1,4 +1,4 @@
-//! The rows of `postmark-vendors`, in its source's layout: without and with discard, ours next to the published figures.
+//! Rows of `postmark-vendors` in the source's layout: without and with discard, ours next to the published figures.
 
 use serde::{Deserialize, Serialize};
 use trimwise::compare::statistics::median;
@@ -16,12 +16,12 @@ pub struct VendorRow {
     pub discard: f64,
     pub published_nodiscard: f64,
     pub published_discard: f64,
-    /// Whether the profile's parameters were fitted to this row; if not, it is a check.
+    /// True if the profile's parameters were fitted to this row; otherwise the row is a check.
     pub fitted: bool,
 }
 
 impl VendorRow {
-    /// Returns the model's relative error without and with discard: 0.1 is 10 % too much.
+    /// Returns the model's relative error without and with discard; 0.1 is 10 % too much.
     fn errors(&self) -> [f64; 2] {
         let error = |measured: f64, published: f64| {
             if published == 0.0 { 0.0 } else { measured / published - 1.0 }
@@ -59,7 +59,7 @@ pub fn tables(rows: &[VendorRow]) -> Vec<Table> {
         .collect()
 }
 
-/// Summarises the errors of figures that parameters were fitted to, and of those that they were not.
+/// Summarises the errors of fitted figures, and of the others.
 pub fn errors(rows: &[VendorRow]) -> Vec<String> {
     let line = |fitted: bool| {
         let of_rows = rows.iter().filter(|row| row.fitted == fitted).flat_map(VendorRow::errors);
@@ -80,7 +80,7 @@ fn metric(name: &str) -> String {
         .replace("Duration_of_deletion", "Deletion_duration")
 }
 
-/// Formats two decimals as in the source; none if bytes per second would be too wide with them.
+/// Formats a number with two decimals as in the source, or without if they would make bytes per second too wide.
 fn figure(f: f64) -> String {
     if f.abs() >= 99_999.5 { format!("{f:.0}") } else { format!("{f:.2}") }
 }

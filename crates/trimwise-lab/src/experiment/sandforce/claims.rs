@@ -7,16 +7,13 @@ use crate::experiment::claims;
 use crate::experiment::result::ExperimentResult;
 use crate::plot::{Axis, Plot, PlotKind, Point, Series};
 
-/// All runs of the experiment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measured {
     /// One for each of [`CLASSES`].
     pub classes: Vec<ClassRun>,
-    /// The page-mapped drive.
     pub page_mapped: PageMappedRun,
-    /// The reader's question.
+    /// Answers the reader's question.
     pub files: FilesRun,
-    /// The units that share data.
     pub sharing: Sharing,
 }
 
@@ -29,8 +26,8 @@ impl Measured {
         &self.classes[0]
     }
 
-    /// Returns the figures that the claims are about: `CLASS.STATE.read`, `.write`, `.long` and `.atto`; a state after
-    /// TRIM is named after its firmware.
+    /// Returns the figures of the claims: `CLASS.STATE.read`, `.write`, `.long` and `.atto`. A state after TRIM is
+    /// named after its firmware.
     fn figures(&self) -> claims::Figures {
         let mut figures = claims::Figures::default();
         let mut state = |name: String, of: &Figures| {
@@ -77,7 +74,7 @@ impl Measured {
         states
     }
 
-    /// Bars by state, with one series for each class.
+    /// Draws bars by state, with one series for each class.
     fn bars(&self, title: &str, figure: fn(&Figures) -> f64) -> Plot {
         let series = CLASSES.iter().zip(&self.classes).map(|(class, run)| Series {
             name: class.to_string(),
@@ -86,7 +83,7 @@ impl Measured {
         plot(title, PlotKind::Bars, Axis::linear("state", "state", ""), series)
     }
 
-    /// ATTO with compressible data: a line for each state.
+    /// Draws ATTO with compressible data, with a line for each state.
     fn atto_lines(&self, title: &str, figure: fn(&super::AttoSize) -> f64) -> Plot {
         let line = |(name, figures): (String, &Figures)| Series {
             name,
@@ -154,7 +151,6 @@ fn plot(title: &str, kind: PlotKind, x: Axis, series: impl IntoIterator<Item = S
     Plot { title: title.to_owned(), kind, x, y, series: series.into_iter().collect() }
 }
 
-/// Makes figures and claims.
 pub fn evaluate(measured: &Measured, seed: u64) -> ExperimentResult {
     EXPERIMENT.judge(&measured.figures(), &measured.plots(), EXPERIMENT.reps, seed)
 }

@@ -25,24 +25,20 @@ use crate::bench::{Part, Test};
 
 const CLASS: ContentClass = ContentClass::Incompressible;
 const FILE: Bytes = Bytes::mib(4);
-/// How full the files make the file system, in percent of what files can use: a usual level, and as much of the drive
-/// as a file system can cover.
+/// Fill levels of the file system, in percent of the space that files can use: a usual level, and the maximum that a
+/// file system can cover.
 pub(crate) const LEVELS_PERCENT: [u64; 2] = [50, 95];
 /// One of this many operations removes a file and rewrites it; the others overwrite 4 KiB.
 const OVERWRITES_A_REMOVAL: u64 = 4096;
-/// The drive: small enough that a file system on it can be worked on for this long.
+/// Capacity of the drive: small enough that a file system on it can be worked on for this long.
 const CAPACITY: Bytes = Bytes(8_000_000_000);
 
-/// The setting of the comparison.
 #[derive(Clone, Debug)]
 pub struct FilesSetting {
-    /// The drive.
     pub ssd: SsdConfig,
-    /// Its firmware.
     pub faults: Faults,
     /// The host; its memory is scaled down like the drive.
     pub host: HostConfig,
-    /// Duration of the raw torture, seconds.
     pub torture_s: u32,
     /// Amount written to measure writes.
     pub written: Bytes,
@@ -70,35 +66,32 @@ impl FilesSetting {
     }
 }
 
-/// The state of the drive after both ways.
+/// State of the drive after both ways.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FilesRun {
-    /// As new.
     pub clean: Figures,
     /// Raw: tortured, before TRIM.
     pub raw_tortured: Figures,
     /// Raw: after one TRIM of everything.
     pub raw_trimmed: Figures,
-    /// Units that the raw torture wrote.
     pub raw_units: u64,
     /// Through files, at each of [`LEVELS_PERCENT`].
     pub levels: Vec<Level>,
 }
 
-/// The state of the drive after torture through files, at one level.
+/// State of the drive after torture through files, at one level.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Level {
-    /// With the files at the end.
+    /// With the files in place.
     pub in_place: Figures,
-    /// After all of them are removed.
+    /// After removal of all files.
     pub removed: Figures,
     /// Units sent to the drive for the torture.
     pub units: u64,
-    /// Units that the drive held at the end, before the files were removed, percent.
+    /// Units that the drive held at the end, before the files were removed, in percent.
     pub mapped_percent: f64,
 }
 
-/// Runs both ways.
 pub fn run_files(setting: &FilesSetting, seed: u64, after_each: &dyn Fn()) -> Result<FilesRun, CellError> {
     let measure = |image: &Image| figures_of(image, setting.written, CLASS, seed, false);
     let new = Image::new(&setting.ssd, seed)?.under(setting.faults)?;
@@ -127,8 +120,7 @@ pub fn run_files(setting: &FilesSetting, seed: u64, after_each: &dyn Fn()) -> Re
     Ok(FilesRun { clean, raw_tortured, raw_trimmed, raw_units: overwrites, levels })
 }
 
-/// Measures the drive with the files at the end, and without them; also returns how much was written for the
-/// overwrites.
+/// Measures the drive with the files at the end, and without them. Returns also the amount written for the overwrites.
 fn through_files(
     setting: &FilesSetting,
     percent: u64,
@@ -165,7 +157,7 @@ fn image(fs: &Ext4, at: SimTime) -> Image {
     Image { drive: fs.queue().drive().clone(), at }
 }
 
-/// Writes files up to the level. Returns how many.
+/// Writes files up to the level. Returns their number.
 async fn fill(fs: &Ext4, percent: u64) -> Result<u64, FileError> {
     let space = fs.statfs().await?;
     let room = space.free.0 / 100 * percent;
@@ -186,7 +178,7 @@ async fn write_file(fs: &Ext4, number: u64) -> Result<(), FileError> {
     fs.close(file).await
 }
 
-/// Overwrites `overwrites` units at random places of the files, and removes and rewrites some.
+/// Overwrites `overwrites` units at random places of the files, and removes and rewrites some of the files.
 async fn torture(fs: &Ext4, count: u64, overwrites: u64, seed: u64) -> Result<(), FileError> {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut below = |n: u64| ((u128::from(rng.next_u64()) * u128::from(n)) >> 64) as u64;

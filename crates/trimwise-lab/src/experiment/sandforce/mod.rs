@@ -28,7 +28,6 @@ use super::{Experiment, Host, Request};
 use crate::bench::{Direction, Hooks, Part, Passes, Percent, Results, Settings, Test, TestResult};
 use trimwise::failure::Failure;
 
-/// The experiment.
 pub static EXPERIMENT: Experiment = Experiment {
     name: "sandforce",
     question: "What does TRIM give back to a compressing drive that was tortured, and under which firmware?",
@@ -84,25 +83,20 @@ pub const CLASSES: [ContentClass; 3] =
 /// The data that HD Tach and ATTO write.
 const THEIR_OWN: ContentClass = ContentClass::Compressible;
 
-/// The setting of the experiment.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    /// The drive.
     pub ssd: SsdConfig,
-    /// The faults of each firmware of [`FIRMWARES`].
+    /// Faults of each firmware of [`FIRMWARES`].
     pub firmwares: [Faults; 3],
-    /// The page-mapped drive.
     pub page_mapped: SsdConfig,
-    /// Duration of the torture, seconds.
     pub torture_s: u32,
     /// Amount written to measure writes, of the class that the drive was tortured with.
     pub written: Bytes,
-    /// The drives of the reader's question: the same, scaled down.
+    /// The drives of the reader's question, scaled down.
     pub files: files::FilesSetting,
 }
 
 impl Setting {
-    /// Returns the setting of the source.
     pub fn published() -> Self {
         let profile = |name: &str| Profile::embedded(name).expect("the drives are built in");
         let firmware = |version: &str| profile(&format!("{DEVICE}@{version}")).faults;
@@ -119,10 +113,7 @@ impl Setting {
         }
     }
 
-    /// Returns the same on drives of `capacity`, with proportionally shorter torture.
-    ///
-    /// # Errors
-    /// If these drives cannot be scaled to that size.
+    /// Returns the settings for drives of `capacity`, with proportionally shorter torture.
     pub fn shrunk(&self, capacity: Bytes) -> Result<Self, CellError> {
         let whole = self.ssd.capacity_bytes;
         let share = |amount: u64| (u128::from(amount) * u128::from(capacity.0) / u128::from(whole)) as u64;
@@ -142,29 +133,26 @@ fn shrunk(ssd: &SsdConfig, capacity: Bytes) -> Result<SsdConfig, CellError> {
     Ok(SsdConfig { cache: ssd.cache.clone(), ..ssd.shrunk(capacity.0)? })
 }
 
-/// Throughput at one transfer size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AttoSize {
-    /// Transfer size, KiB.
     pub kib: f64,
-    /// Megabytes per second written.
+    /// Megabytes per second.
     pub write: f64,
-    /// Megabytes per second read.
+    /// Megabytes per second.
     pub read: f64,
 }
 
 /// Measurements of a drive in one state, in megabytes per second.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Figures {
-    /// HD Tach's pass of reads.
     pub read: f64,
-    /// By zone: gigabytes from the beginning, and its throughput.
+    /// Gigabytes from the beginning of the drive, and throughput, for each zone.
     pub read_zones: Vec<(f64, f64)>,
-    /// HD Tach's pass of writes, after the reads.
+    /// HD Tach's writes, after the reads.
     pub write: f64,
-    /// A long sequential write of the data that the drive was tortured with.
+    /// A long sequential write of data like those of the torture.
     pub same_write: f64,
-    /// ATTO; empty if it was not run.
+    /// Empty if ATTO was not run.
     pub atto: Vec<AttoSize>,
 }
 
@@ -210,7 +198,7 @@ impl Image {
 }
 
 /// Measures clones of a drive in a state. Reads come first, since HD Tach's own writes put a drive in order. The long
-/// write of `written` bytes of a class, and ATTO if requested, get clones of their own.
+/// write of `written` bytes of a class, and ATTO if requested, get separate clones.
 fn figures_of(
     image: &Image,
     written: Bytes,
@@ -254,27 +242,19 @@ fn line(tests: &[TestResult], name: &str) -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// A tortured drive under one firmware.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trimmed {
-    /// After TRIM of the whole drive.
     pub once: Figures,
-    /// After a second TRIM.
     pub twice: Figures,
 }
 
-/// All measurements with one class of data.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClassRun {
-    /// As new.
     pub clean: Figures,
-    /// After fill and torture.
     pub tortured: Figures,
     /// Under each firmware of [`FIRMWARES`].
     pub trimmed: Vec<Trimmed>,
-    /// After a secure erase.
     pub erased: Figures,
-    /// Units that the torture wrote.
     pub torture_units: u64,
     /// NAND units over host units in the torture.
     pub torture_write_amplification: f64,
@@ -283,10 +263,9 @@ pub struct ClassRun {
 const FILL: [Test; 1] = [Test::Fill(Percent::ALL)];
 const STEPS: u32 = 6;
 
-/// The most memory that a run needs: the drive of 58.6 million units and two clones of it.
+/// Maximum memory of a run: the drive of 58.6 million units and two clones of it.
 const MEMORY: Bytes = Bytes::gib(4);
 
-/// Makes all of the source's measurements with one class of data.
 pub fn run_class(
     setting: &Setting,
     class: ContentClass,
@@ -322,7 +301,7 @@ pub fn run_class(
     })
 }
 
-/// Fills and tortures a drive. Returns what the torture wrote, and its write amplification.
+/// Fills and tortures a drive. Returns the units written by the torture, and its write amplification.
 fn fill_and_torture(
     new: Image,
     setting: &Setting,
@@ -336,20 +315,14 @@ fn fill_and_torture(
     Ok((tortured, (stats.host_units_written, stats.write_amplification())))
 }
 
-/// Measurements of the page-mapped drive.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PageMappedRun {
-    /// As new.
     pub clean: Figures,
-    /// Filled sequentially.
     pub full: Figures,
-    /// After the torture.
     pub tortured: Figures,
-    /// After TRIM of the whole drive.
     pub trimmed: Figures,
 }
 
-/// Makes the same measurements of the page-mapped drive.
 pub fn run_page_mapped(
     setting: &Setting,
     seed: u64,

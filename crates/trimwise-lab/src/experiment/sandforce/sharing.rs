@@ -1,4 +1,4 @@
-//! What the drive stores for compressible and for repeating data, and what happens to a unit if its twin is trimmed.
+//! Flash used for compressible and for repeating data, and the fate of a unit whose twin is trimmed.
 
 use trimwise::content::{Content, ContentClass, DUPLICATES, Stored};
 use trimwise::ssd::{Ssd, SsdConfig};
@@ -6,22 +6,21 @@ use trimwise::units::{Bytes, Lpn, SimTime, UNIT_BYTES, UnitRange};
 
 use super::{CellError, Setting};
 
-/// How often the rest of the drive is written, so that garbage collection reaches everything.
+/// Number of times that the rest of the drive is written, so that garbage collection reaches everything.
 const PASSES: u64 = 4;
-/// The drive: as small as possible.
+/// Capacity of the drive: as small as possible.
 const CAPACITY: Bytes = Bytes(1_000_000_000);
 
-/// Observations.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sharing {
-    /// NAND units for each unit of compressible data.
+    /// NAND units per unit of compressible data.
     pub compressible_share: f64,
     /// Bytes written to flash for units whose data the drive already had.
     pub copies_bytes: u64,
-    /// Units that were trimmed, and how many of them still read as something.
+    /// Number of trimmed units, and of those that still read as something.
     pub trimmed: (u64, u64),
-    /// Units that shared their data with those, and how many of them still read the same after all flash had been
-    /// erased and rewritten.
+    /// Number of units that shared their data with the trimmed ones, and of those that still read the same after all
+    /// flash had been erased and rewritten.
     pub kept: (u64, u64),
 }
 

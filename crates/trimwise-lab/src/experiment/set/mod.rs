@@ -24,28 +24,49 @@ use trimwise::workload::ageing::Population;
 use trimwise::workload::latency::Operation;
 use trimwise::workload::postmark::{self, PostmarkConfig};
 
-use crate::experiment::postmark_vendors;
+use super::{Experiment, Host, postmark_vendors, real_ext4};
+
+/// The source does not give its number of repetitions.
+pub static ONE_A: Experiment = Experiment {
+    name: "set-1a",
+    question: "How full must a drive be before TRIM at every commit is worth its time to PostMark?",
+    reps: 1,
+    claims: include_str!("../../../../../experiments/set-1a/claims.toml"),
+    host: Host::ModelOrKernel(real_ext4::KERNEL, one_a_on_kernel::check),
+    run: |request| match &request.target {
+        None => one_a::run_all(request),
+        Some(target) => one_a_on_kernel::run(request, target),
+    },
+};
+
+/// The source does not give its number of repetitions.
+pub static ONE_B: Experiment = Experiment {
+    name: "set-1b",
+    question: "Does SeT, which turns TRIM on and off, beat TRIM that is always on or always off?",
+    reps: 1,
+    claims: include_str!("../../../../../experiments/set-1b/claims.toml"),
+    host: Host::ModelOrKernel(real_ext4::KERNEL, one_b_on_kernel::check),
+    run: |request| match &request.target {
+        None => one_b::run_all(request),
+        Some(target) => one_b_on_kernel::run(request, target),
+    },
+};
 
 pub(crate) const DEVICE: &str = "sata-60gb-2011";
 
-/// The setting of both experiments.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    /// The drive.
     pub ssd: SsdConfig,
-    /// The host.
     pub host: HostConfig,
-    /// How the file system is made.
     pub format: FormatOptions,
-    /// PostMark.
     pub workload: PostmarkConfig,
-    /// Further ageing after the file system was full: how many times this many percent of it are deleted, drawn at
-    /// random, and recreated.
+    /// Further ageing after the file system was full: the number of turns, and the percentage of it that is deleted,
+    /// drawn at random, and recreated in each.
     pub turnovers: (u32, u64),
 }
 
 impl Setting {
-    /// Returns the source's setting. What the source does not say:
+    /// Returns the source's settings, with these assumptions:
     ///
     /// - the machine: that of `postmark-vendors`, with a kernel that waits for each discard inside the commit;
     /// - PostMark's block size, seed and buffering: 4 KiB, and the defaults otherwise;
@@ -69,7 +90,7 @@ impl Setting {
         }
     }
 
-    /// Returns a sixteenth of this setting in everything that has a size.
+    /// Returns a sixteenth of these settings in everything that has a size.
     #[must_use]
     pub fn sixteenth(mut self) -> Self {
         self.ssd.capacity_bytes /= 16;
@@ -82,14 +103,14 @@ impl Setting {
     }
 }
 
-/// A full file system, with the files that fill it and the drive below.
+/// A full file system, with its files and the drive below.
 #[derive(Clone)]
 pub struct Aged {
     volume: VolumeImage,
     files: Population,
 }
 
-/// Ages a new drive until it is full, without TRIM except that of mkfs: the starting state of all runs.
+/// Ages a new drive until it is full, without TRIM except by mkfs. All runs start from this state.
 pub fn age(setting: &Setting, seed: u64) -> Result<Aged, CellError> {
     let sim = Sim::new();
     let queue = BlockQueue::new(&sim, Ssd::new(&setting.ssd, seed)?, setting.host.queue);
@@ -110,26 +131,22 @@ pub fn age(setting: &Setting, seed: u64) -> Result<Aged, CellError> {
 /// A run of PostMark and its effect on the drive.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Run {
-    /// Utilization of the drive at the start, as the drive sees it, in percent.
+    /// In percent, as the drive sees it at the start.
     pub device_utilization_percent: f64,
-    /// Its duration in seconds.
     pub total_s: f64,
-    /// NAND units over host units.
     pub write_amplification: f64,
-    /// Copies by garbage collection, in GiB.
     pub copied_gib: f64,
-    /// TRIM commands.
     pub trim_commands: u64,
-    /// Time that the drive spent on them, in seconds.
+    /// Time that the drive spent on TRIM.
     pub trim_s: f64,
     /// Mean space that was free in the file system and valid in the drive, in percent of the drive.
     pub stale_percent: f64,
-    /// The 99th percentile of the latency of the operation where it is worst, in milliseconds.
+    /// 99th percentile of the latency of the worst kind of operation.
     pub p99_ms: f64,
 }
 
 impl Run {
-    /// Returns the part of a run that the drive counts.
+    /// Returns the drive's part of the figures.
     fn of(total_s: f64, mapped_units: u64, capacity_units: u64, stats: &SsdStats) -> Self {
         Self {
             device_utilization_percent: 100.0 * mapped_units as f64 / capacity_units as f64,
@@ -143,7 +160,7 @@ impl Run {
     }
 }
 
-/// Lets the drive rest, runs PostMark and counts its effects. `rep` decides the phase of the commit timer.
+/// Lets the drive rest, runs PostMark and measures its effects. `rep` decides the phase of the commit timer.
 async fn postmark_on(
     fs: &Ext4,
     workload: &PostmarkConfig,

@@ -1,7 +1,7 @@
 //! `set-1a` and `set-1b` on a real ext4 in virtual time, next to the model of that guest.
 //!
-//! A run of PostMark on the whole drive takes some three minutes of this computer, so unless all of it is asked for,
-//! drive, files, transactions and memory are a sixteenth of the published ones, as in the tests of the model.
+//! A run of PostMark on the whole drive takes this computer some three minutes. So by default, drive, files,
+//! transactions and memory are a sixteenth of the published ones, as in the tests of the model.
 //!
 //! The drive is aged once on each side. Every run begins on a copy: of the drive with its clock, and of the bytes. The
 //! guest's workloads write zeros, which take no memory here.
@@ -21,7 +21,7 @@ use crate::experiment::result::ExperimentResult;
 use crate::guests::{self, Ran};
 use trimwise::failure::Failure;
 
-/// The machine's memory, as in the published setting; a sixteenth of that for a sixteenth of the drive.
+/// Returns the published machine's memory, or a sixteenth of it for a sixteenth of the drive.
 fn guest_memory(full: bool) -> Bytes {
     if full { Bytes::gib(2) } else { Bytes::mib(128) }
 }
@@ -59,7 +59,7 @@ pub(super) fn age_both(request: &Request, target: &KernelTarget) -> Result<Sides
     let (times, percent) = setting.turnovers;
     let mut steps = vec![mkfs(), ext4.mount(KernelPolicy::Off), Step::WriteZeros, adjust(100, request.seed)];
     for turnover in 1..=u64::from(times) {
-        // Each step draws anew.
+        // Each step draws different files.
         let seed = request.seed.wrapping_add(turnover << 40);
         steps.extend([adjust(100 - percent.min(100), seed), adjust(100, !seed)]);
     }
@@ -67,12 +67,12 @@ pub(super) fn age_both(request: &Request, target: &KernelTarget) -> Result<Sides
     Ok(Sides { ext4, setting, kernel, model })
 }
 
-/// The step that deletes or creates files until this much is in use.
+/// Returns the step that deletes or creates files until this much is in use.
 pub(super) fn adjust(utilization_percent: u64, seed: u64) -> Step {
     Step::Adjust { utilization_percent, seed }
 }
 
-/// The steps of a rest and of PostMark, as in the model; PostMark is the last.
+/// Returns the steps of a rest and of PostMark, as in the model; PostMark is the last.
 pub(super) fn postmark(setting: &Setting, rep: u32) -> [Step; 2] {
     let rest = SETTLING + commit_phase(rep);
     [Step::Sleep { ns: rest.as_nanos() }, Step::Postmark { config: setting.workload.to_text(), rep }]
@@ -88,6 +88,6 @@ pub(super) fn run_of(ran: &Ran, step: usize) -> Result<Run, Failure> {
     };
     let stats = after.stats.since(&before.stats);
     let capacity = ran.port.drive().ssd().capacity_units();
-    // Stale space and latencies are not known of the kernel.
+    // Stale space and latencies are unknown for the kernel.
     Ok(Run::of(total_s, before.mapped_units, capacity, &stats))
 }

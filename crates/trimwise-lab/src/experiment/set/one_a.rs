@@ -7,35 +7,22 @@ use trimwise::fs::layout::FormatOptions;
 use trimwise::policy::PolicySpec;
 use trimwise::units::{Lpn, UnitRange};
 
-use super::{Aged, DEVICE, Run, Setting, one_a_on_kernel, postmark_on};
+use super::{Aged, DEVICE, ONE_A, Run, Setting, postmark_on};
 use crate::experiment::claims::Figures;
 use crate::experiment::grid::{Grid, Shown};
 use crate::experiment::result::ExperimentResult;
-use crate::experiment::{Experiment, Host, Request, policies, real_ext4};
+use crate::experiment::{Request, policies};
 use crate::plot::{Axis, Place, PlotKind};
 use trimwise::failure::Failure;
-
-/// The experiment; the source does not give its repetitions.
-pub static EXPERIMENT: Experiment = Experiment {
-    name: "set-1a",
-    question: "How full must a drive be before TRIM at every commit is worth its time to PostMark?",
-    reps: 1,
-    claims: include_str!("../../../../../experiments/set-1a/claims.toml"),
-    host: Host::ModelOrKernel(real_ext4::KERNEL, one_a_on_kernel::check),
-    run: |request| match &request.target {
-        None => run_all(request),
-        Some(target) => one_a_on_kernel::run(request, target),
-    },
-};
 
 /// Utilizations of the drive, in percent.
 pub const UTILIZATIONS: [u64; 11] = [10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 100];
 
-/// Policies as they are written: the two of the source, and two more.
+/// The source's two policies, and two more.
 pub const POLICIES: [&str; 4] = ["off", "commit", "judicious", "ideal"];
 
 /// Runs PostMark once under each policy on a drive with this utilization: files are deleted from the full file system,
-/// what they leave is trimmed, and a new file system is made without TRIM.
+/// the freed space is trimmed, and a new file system is made without TRIM.
 pub fn run(
     setting: &Setting,
     aged: &Aged,
@@ -74,7 +61,7 @@ pub fn run(
     Ok(runs)
 }
 
-fn run_all(request: &Request) -> Result<ExperimentResult, Failure> {
+pub(super) fn run_all(request: &Request) -> Result<ExperimentResult, Failure> {
     let Request { reps, seed, .. } = *request;
     let policies = policies(&POLICIES);
     let setting = Setting::published();
@@ -113,7 +100,7 @@ static COPIES: Shown<Run> = Shown {
     of: |run| run.copied_gib,
 };
 
-/// Further figures; of a kernel only those of the drive are known, which come first.
+/// Further figures. For a kernel only those of the drive are known, which come first.
 pub(super) static FURTHER: [Shown<Run>; 5] = [
     Shown {
         title: "What the drive writes",
@@ -142,8 +129,8 @@ pub(super) static FURTHER: [Shown<Run>; 5] = [
     },
 ];
 
-/// Returns the figures that the claims are about: times under `commit` and `off`, and how much longer PostMark takes
-/// under `commit` with each step of utilization.
+/// Returns the figures of the claims: times under `commit` and `off`, and how much longer PostMark takes under `commit`
+/// with each step of utilization.
 pub(super) fn figures(measured: &Grid<Run>) -> Figures {
     let mut figures = measured.named(TIME.of);
     let time_s = |policy: &str, percent: f64| measured.median(policy, &percent.into(), TIME.of);
@@ -162,7 +149,7 @@ pub(super) fn figures(measured: &Grid<Run>) -> Figures {
     figures
 }
 
-/// Makes figures and claims of a series for each policy, among them `off` and `commit`.
+/// Makes figures and claims from a series for each policy, among them `off` and `commit`.
 pub fn evaluate(measured: &Grid<Run>, seed: u64) -> ExperimentResult {
     let plot = |shown| measured.plot(PlotKind::Lines, &UTILIZATION, shown);
     let (time, copies) = (plot(&TIME), plot(&COPIES));
@@ -175,7 +162,7 @@ pub fn evaluate(measured: &Grid<Run>, seed: u64) -> ExperimentResult {
         copies.against("off", "Copies saved compared with off", copies_saved, less),
     ];
     let plots = std::iter::once(time).chain(compared.into_iter().flatten()).chain(FURTHER.iter().map(plot));
-    EXPERIMENT.judge(&figures(measured), &plots.collect::<Vec<_>>(), measured.reps(), seed)
+    ONE_A.judge(&figures(measured), &plots.collect::<Vec<_>>(), measured.reps(), seed)
 }
 
 #[cfg(test)]

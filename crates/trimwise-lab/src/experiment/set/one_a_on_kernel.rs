@@ -3,9 +3,10 @@
 use trimwise_uml::cell::{KernelPolicy, KernelTarget};
 use trimwise_uml::job::Step;
 
+use super::ONE_A;
 use super::Run;
 use super::on_kernel::{self, MEMORY_OF_RUN, Sides, adjust, postmark, run_of};
-use super::one_a::{self, EXPERIMENT, FURTHER, TIME, UTILIZATION, UTILIZATIONS, figures, places};
+use super::one_a::{self, FURTHER, TIME, UTILIZATION, UTILIZATIONS, figures, places};
 use crate::experiment::Request;
 use crate::experiment::grid::{Grid, both};
 use crate::experiment::real_ext4::{self, Policy, RealExt4, chosen, mkfs};
@@ -16,10 +17,10 @@ use trimwise::failure::Failure;
 
 const POLICIES: [&str; 2] = ["off", "commit"];
 
-/// What runs unless more is asked for: enough for every claim.
+/// Utilizations that run by default: enough for every claim.
 const SAMPLE: [u64; 5] = [40, 50, 80, 90, 100];
 
-/// Rejects utilizations that there are not, and kernels that this computer does not have.
+/// Rejects unknown utilizations, and kernels that this computer does not have.
 pub(super) fn check(only: &[String], target: Option<&KernelTarget>) -> Result<(), Failure> {
     let Some(target) = target else { return real_ext4::whole_in_model(only) };
     choice(only, false)?;
@@ -62,7 +63,7 @@ fn run_at(
     let specs: Vec<_> = policies.iter().map(|policy| policy.model).collect();
     let modelled =
         one_a::run(setting, model, &specs, utilization, 0, request.seed, &|| ()).map_err(Failure::run)?;
-    // Trimmed, and with a new file system whose mkfs does not trim.
+    // Trim, and make a new file system with an mkfs that does not trim.
     let prepare = vec![
         ext4.mount(KernelPolicy::Off),
         adjust(utilization, request.seed ^ utilization),
@@ -91,7 +92,7 @@ fn evaluate(kernel: RealKernel, sides: &[Grid<Run>; 2], seed: u64) -> Experiment
     let shown = std::iter::once(&TIME).chain(&FURTHER[..3]);
     let plots: Vec<Plot> =
         shown.flat_map(|shown| both(sides, PlotKind::Lines, &UTILIZATION, shown)).collect();
-    EXPERIMENT.judge_on(kernel, &figures, &plots, 1, seed)
+    ONE_A.judge_on(kernel, &figures, &plots, 1, seed)
 }
 
 #[cfg(test)]

@@ -5,26 +5,13 @@ use trimwise::compare::statistics::median;
 use trimwise::engine::Sim;
 use trimwise::policy::PolicySpec;
 
-use super::{Aged, DEVICE, Run, Setting, one_b_on_kernel, postmark_on};
+use super::{Aged, DEVICE, ONE_B, Run, Setting, postmark_on};
 use crate::experiment::claims::Figures;
 use crate::experiment::grid::{Grid, Shown};
 use crate::experiment::result::ExperimentResult;
-use crate::experiment::{Experiment, Host, Request, policies, real_ext4};
+use crate::experiment::{Request, policies};
 use crate::plot::{Axis, PlotKind};
 use trimwise::failure::Failure;
-
-/// The experiment; the source does not give its repetitions.
-pub static EXPERIMENT: Experiment = Experiment {
-    name: "set-1b",
-    question: "Does SeT, which turns TRIM on and off, beat TRIM that is always on or always off?",
-    reps: 1,
-    claims: include_str!("../../../../../experiments/set-1b/claims.toml"),
-    host: Host::ModelOrKernel(real_ext4::KERNEL, one_b_on_kernel::check),
-    run: |request| match &request.target {
-        None => run_all(request),
-        Some(target) => one_b_on_kernel::run(request, target),
-    },
-};
 
 /// Utilizations of the file system in percent, one after another.
 pub const UTILIZATIONS: [u64; 4] = [60, 40, 70, 60];
@@ -33,15 +20,13 @@ pub const UTILIZATIONS: [u64; 4] = [60, 40, 70, 60];
 pub const PUBLISHED: [&str; 8] =
     ["off", "set:0:100", "set:40:100", "set:40:90", "set:40:80", "set:40:70", "set:40:60", "commit"];
 
-/// Further policies for comparison.
 pub const FURTHER: [&str; 3] = ["lazy+reuse", "judicious", "ideal"];
 
-/// One stage: set the utilization, then run PostMark.
+/// A stage: set the utilization, then run PostMark.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stage {
-    /// Time for deleting or creating files to reach the utilization, in seconds.
+    /// Time for deleting or creating files to reach the utilization.
     pub adjusting_s: f64,
-    /// PostMark.
     pub run: Run,
 }
 
@@ -70,7 +55,7 @@ pub fn run(
     })?
 }
 
-fn run_all(request: &Request) -> Result<ExperimentResult, Failure> {
+pub(super) fn run_all(request: &Request) -> Result<ExperimentResult, Failure> {
     let Request { reps, seed, .. } = *request;
     let policies = policies(&[&PUBLISHED[..], &FURTHER].concat());
     let setting = Setting::published();
@@ -86,10 +71,9 @@ fn run_all(request: &Request) -> Result<ExperimentResult, Failure> {
     Ok(evaluate(&measured, reps, seed))
 }
 
-/// All runs of the experiment.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// As written, including those of [`PUBLISHED`].
+    /// Includes those of [`PUBLISHED`].
     pub policies: Vec<String>,
     /// By policy, then repetition, then stage.
     pub runs: Vec<Vec<Vec<Stage>>>,
@@ -103,7 +87,7 @@ impl Measured {
         })
     }
 
-    /// Returns a series for each of these, summed over the stages.
+    /// Returns a series for each of these parts, summed over the stages.
     pub(super) fn sums(&self, parts: &[Part]) -> Grid<f64> {
         Grid::new(parts.iter().map(|(name, _)| *name), self.policies.clone(), |part, policy| {
             self.runs[policy].iter().map(|rep| rep.iter().map(parts[part].1).sum()).collect()
@@ -121,7 +105,7 @@ impl Measured {
         self.total(policy, |s| s.run.total_s)
     }
 
-    /// Returns the policies that a host could use, the fastest first.
+    /// Returns the policies that a host could use, fastest first.
     fn ranked(&self, time: impl Fn(&Stage) -> f64) -> Vec<(&str, f64)> {
         let usable = self.policies.iter().filter(|p| *p != "ideal");
         let mut ranked: Vec<(&str, f64)> =
@@ -147,7 +131,8 @@ impl Measured {
         text + " "
     }
 
-    /// Returns the figures that the claims are about: the time of PostMark, without and with the adjusting.
+    /// Returns the figures of the claims: the time of PostMark, with and without the time for adjusting the
+    /// utilization.
     pub(super) fn figures(&self) -> Figures {
         let mut figures = Figures::default();
         for policy in &self.policies {
@@ -158,10 +143,10 @@ impl Measured {
     }
 }
 
-/// What is summed over the stages, and its name.
+/// Name of a figure that is summed over the stages, and the figure.
 pub(super) type Part = (&'static str, fn(&Stage) -> f64);
 
-/// The runs of PostMark, alone and with what comes before each of them.
+/// Time of PostMark alone, and with the preparation before each run.
 pub(super) const TIMES: [Part; 2] =
     [("PostMark", |s| s.run.total_s), ("with adjusting", |s| s.run.total_s + s.adjusting_s)];
 
@@ -169,7 +154,7 @@ pub(super) const POLICY: Axis = Axis::linear("policy", "policy", "");
 const TIME: Axis = Axis::linear("execution_time_s", "execution time", "s");
 pub(super) static WHOLE: Shown<f64> = Shown { title: "The whole sequence", y: TIME, of: |sum| *sum };
 
-/// Figures of the stages that are known of a kernel too.
+/// Figures of the stages that are known for a kernel too.
 pub(super) static POSTMARK: Shown<Stage> =
     Shown { title: "PostMark at each utilization", y: TIME, of: |s| s.run.total_s };
 pub(super) static TRIM: Shown<Stage> = Shown {
@@ -199,7 +184,6 @@ static LATENCY: Shown<Stage> = Shown {
     of: |s| s.run.p99_ms,
 };
 
-/// Makes figures and claims.
 pub fn evaluate(measured: &Measured, reps: u32, seed: u64) -> ExperimentResult {
     let stages = measured.stages();
     let by_policy = |kind, shown| stages.plot(kind, &POLICY, shown);
@@ -224,7 +208,7 @@ pub fn evaluate(measured: &Measured, reps: u32, seed: u64) -> ExperimentResult {
         by_policy(PlotKind::Bars, &VALID),
         by_policy(PlotKind::Bars, &LATENCY),
     ];
-    let mut result = EXPERIMENT.judge(&measured.figures(), &plots, reps, seed);
+    let mut result = ONE_B.judge(&measured.figures(), &plots, reps, seed);
     result.finding.insert_str(0, &measured.finding());
     result
 }

@@ -3,9 +3,10 @@
 use trimwise_uml::cell::KernelTarget;
 use trimwise_uml::job::Step;
 
+use super::ONE_B;
 use super::on_kernel::{self, MEMORY_OF_RUN, Sides, adjust, postmark, run_of};
 use super::one_b::{
-    self, EXPERIMENT, Measured, POLICY, POSTMARK, PUBLISHED, Stage, TIMES, TRIM, UTILIZATIONS, WHOLE, WRITES,
+    self, Measured, POLICY, POSTMARK, PUBLISHED, Stage, TIMES, TRIM, UTILIZATIONS, WHOLE, WRITES,
 };
 use crate::experiment::Request;
 use crate::experiment::grid::both;
@@ -27,7 +28,7 @@ fn choice(only: &[String], target: &KernelTarget) -> Result<Vec<Policy>, Failure
     chosen(&all, |policy| policy.name.clone(), only, "a policy of the figure that the kernel has")
 }
 
-/// Both sides of a policy: all stages on the kernel, and in the model.
+/// All stages of a policy on the kernel, and in the model.
 type Both = [Vec<Stage>; 2];
 
 /// Takes the aged file system through all utilizations under each policy, on the kernel and in the model.
@@ -47,7 +48,7 @@ fn run_policy(request: &Request, sides: &Sides, policy: &Policy) -> Result<Both,
     let mut steps = vec![ext4.mount(policy.kernel), Step::WriteZeros];
     let mut stages = Vec::new();
     for (stage, percent) in UTILIZATIONS.into_iter().enumerate() {
-        // Each step draws anew.
+        // Each step draws different files.
         steps.push(adjust(percent, request.seed.wrapping_add((stage as u64) << 48)));
         let adjusting = steps.len() - 1;
         steps.extend(postmark(setting, 0));
@@ -77,7 +78,7 @@ fn evaluate(kernel: RealKernel, policies: &[String], runs: &[Both], seed: u64) -
             figures.set(format!("{prefix}.{policy}"), side.postmark_s(policy));
         }
     }
-    EXPERIMENT.judge_on(kernel, &figures, &plots.concat(), 1, seed)
+    ONE_B.judge_on(kernel, &figures, &plots.concat(), 1, seed)
 }
 
 #[cfg(test)]

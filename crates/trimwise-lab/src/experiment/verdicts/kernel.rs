@@ -1,4 +1,4 @@
-//! The runs on the kernels: each repetition of each cell is one boot.
+//! Runs on the kernels: each repetition of each cell is one boot.
 
 use trimwise::compare::cell::{SETTLING, commit_phase};
 use trimwise::units::Bytes;
@@ -13,15 +13,15 @@ use crate::experiment::result::ExperimentResult;
 use crate::guests::{self, Ran};
 use trimwise::failure::Failure;
 
-/// Memory of this computer that one run takes: the guest, what it has written, and the drive's model.
+/// Memory of this computer that one run takes: the guest, its data, and the drive's model.
 const MEMORY_OF_RUN: Bytes = Bytes(CAPACITY.0 + MEMORY.0 + (1 << 30));
 
 fn target(version: &str) -> KernelTarget {
     format!("{version}:ext4").parse().expect("it is written here")
 }
 
-/// Returns the kernels and the cells that `--only` names: those of these workloads, drives, kernels, policies or
-/// degrees of ageing; all if it names none.
+/// Returns the kernels and the cells that `--only` selects by workload, drive, kernel, policy or degree of ageing; all
+/// by default.
 pub(super) fn choice(only: &[String]) -> Result<(Vec<KernelImage>, Vec<Case>), Failure> {
     let workloads = WORKLOADS.map(|workload| workload.name.to_owned());
     let degrees = UTILIZATIONS.map(|percent| format!("{percent}%"));

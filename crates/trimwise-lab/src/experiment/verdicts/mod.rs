@@ -1,8 +1,8 @@
 //! The effect of TRIM in the model and on a real ext4: the truth table behind `trimwise compare`.
 //!
 //! Every cell is a workload on an aged drive, under one policy, on one kernel. The model and the kernel have the same
-//! drive, ageing, workload and memory, and computing takes no time in either. There is no unmount in between: what
-//! ageing leaves in memory is there when the workload begins, as on a real host.
+//! drive, ageing, workload and memory, and computing takes no time in either. There is no unmount after ageing, so its
+//! pages are in memory when the workload begins, as on a real host.
 
 mod kernel;
 mod summary;
@@ -39,19 +39,19 @@ pub static EXPERIMENT: Experiment = Experiment {
 
 const KERNELS: [&str; 2] = ["6.12", "6.1"];
 
-/// The drives: one whose TRIM runs alone, and one that queues it.
+/// A drive whose TRIM runs alone, and one that queues it.
 const DRIVES: [&str; 2] = ["sata-small", "nvme-generic"];
 
-/// Capacity, small enough that a run takes seconds.
+/// Small enough that a run takes seconds.
 const CAPACITY: Bytes = Bytes::gib(4);
 
-/// Utilization after ageing, in percent.
+/// After ageing, in percent.
 const UTILIZATIONS: [u8; 3] = [50, 80, 92];
 
-/// The machine's memory: the workloads hold little in it, so that nothing depends on what is dropped first.
+/// The machine's memory. The workloads use little of it, so that the order in which pages are dropped does not matter.
 const MEMORY: Bytes = Bytes::mib(512);
 
-/// The policies that a stock kernel has; the batch is frequent enough to come several times in a run.
+/// Policies of a stock kernel. The batch is frequent enough to come several times in a run.
 const POLICIES: [&str; 3] = ["off", "commit", "batch:2s"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +72,7 @@ const fn postmark(name: &'static str, config: &'static str) -> Workload {
 
 /// All workloads, small enough for the space that ageing to 92 % leaves.
 const WORKLOADS: [Workload; 7] = [
-    // Mail: small files, none of which is synced.
+    // Mail: small files, none of them synced.
     postmark("mail", "set number 10000\nset transactions 60000\nset size 500 20000\nset buffering false\n"),
     // Mail, with every file synced.
     Workload { name: "spool", work: Work::Scene(Scene::Spool) },
@@ -99,7 +99,7 @@ struct Case {
     drive: &'static str,
     utilization_percent: u8,
     workload: Workload,
-    /// The policy, in a form valid for both.
+    /// The policy, in a form that is valid for both.
     policy: &'static str,
 }
 
@@ -135,7 +135,7 @@ pub struct Side {
     pub traffic: Traffic,
     pub write_amplification: f64,
     pub erases: u64,
-    /// Units at the end that are free in the file system and hold data in the drive.
+    /// Units at the end that are free in the file system but hold data in the drive.
     pub stale_units: u64,
 }
 

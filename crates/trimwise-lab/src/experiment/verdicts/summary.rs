@@ -1,4 +1,4 @@
-//! Summary of the rows: medians, the change that a policy makes, and how often kernel and model agree.
+//! Summary of the rows: medians, the changes that policies make, and how often kernel and model agree.
 
 use trimwise::compare::statistics::median;
 
@@ -7,10 +7,10 @@ use crate::experiment::claims::Figures;
 
 /// A change of duration smaller than this counts as none.
 pub(crate) const CHANGE_MIN: f64 = 0.03;
-/// The changes of kernel and model are near if they differ by at most this.
+/// Changes of kernel and model that differ by at most this are near each other.
 pub(crate) const NEAR: f64 = 0.05;
 
-/// A figure of both sides, and how far the model's may be off.
+/// A figure of both sides, and the model's permitted error.
 pub struct Measure {
     pub id: &'static str,
     pub name: &'static str,
@@ -36,7 +36,7 @@ impl Measure {
         median(&sides.iter().map(self.of).collect::<Vec<_>>()).unwrap_or(f64::NAN)
     }
 
-    /// Returns the model's relative error; if both are zero, there is no error.
+    /// Returns the model's relative error; zero if both are zero.
     pub fn error(&self, row: &Row) -> f64 {
         match (self.median(&row.kernel), self.median(&row.model)) {
             (kernel, model) if kernel == model => 0.0,
@@ -45,11 +45,11 @@ impl Measure {
     }
 }
 
-/// The relative change of duration by a policy against `off`, on one side.
+/// Relative change of duration by a policy against `off`, on one side.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shift {
     pub median: f64,
-    /// Smallest change of a repetition, each against the same repetition of `off`.
+    /// Smallest change of a repetition; each is compared with the same repetition of `off`.
     pub least: f64,
     pub most: f64,
 }
@@ -85,8 +85,8 @@ pub struct Change<'a> {
 }
 
 impl Change<'_> {
-    /// Whether both sides say the same about the policy: worse, better, or neither. If one is just above the limit and
-    /// the other just below, they agree if they are near.
+    /// Returns true if both sides say the same about the policy: worse, better, or neither. If one is just above the
+    /// limit and the other just below, they agree if they are near.
     pub fn agrees(&self) -> bool {
         let (kernel, model) = (self.kernel.sign(), self.model.sign());
         kernel == model || (kernel * model == 0 && self.is_near())
@@ -96,13 +96,13 @@ impl Change<'_> {
         (self.kernel.median - self.model.median).abs() <= NEAR
     }
 
-    /// Whether following the model costs more than 3 % on the kernel.
+    /// Returns true if following the model costs more than 3 % on the kernel.
     pub(crate) fn misleads(&self) -> bool {
         self.kernel.sign() * self.model.sign() < 0
     }
 }
 
-/// Returns the changes by the policies, of all rows whose `off` is there too.
+/// Returns the changes by the policies, for all rows that have an `off`.
 pub fn changes(rows: &[Row]) -> Vec<Change<'_>> {
     let off_of = |row: &Row| {
         rows.iter().find(|off| {
@@ -123,11 +123,11 @@ fn share(count: usize, of: usize) -> impl Iterator<Item = f64> {
     (of > 0).then(|| count as f64 / of as f64).into_iter()
 }
 
-/// For the claims: returns the share of cells within a figure's limit, and the share of changes that agree.
+/// Returns the figures of the claims: the share of cells within a figure's limit, and the share of changes that agree.
 pub fn figures(rows: &[Row]) -> Figures {
     let mut figures = Figures::default();
     for measure in measures() {
-        // If neither side has any, there is nothing to be right about.
+        // Cells in which both sides have none say nothing about the model.
         let counted: Vec<&Row> = rows
             .iter()
             .filter(|row| measure.median(&row.kernel) > 0.0 || measure.median(&row.model) > 0.0)

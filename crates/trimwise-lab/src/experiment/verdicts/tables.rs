@@ -1,4 +1,4 @@
-//! The truth table: what each policy changes in the model and on the kernel, and how far the model is off, by drive.
+//! The truth table by drive: what each policy changes in the model and on the kernel, and the model's errors.
 
 use super::Row;
 use super::summary::{Shift, changes, measures};

@@ -1,4 +1,4 @@
-//! What TRIM is worth on each file system of Linux: time, latency, write amplification and flash life under each way of
+//! The value of TRIM on each file system of Linux: time, latency, write amplification and flash life under each way of
 //! trimming that a stock kernel has, and under trimwised.
 //!
 //! For each way of mounting, a file system is made and aged once on a new drive; each workload then begins on a copy of
@@ -27,19 +27,17 @@ pub static EXPERIMENT: Experiment = Experiment {
 const KERNEL: &str = "6.12";
 const FILE_SYSTEMS: [&str; 4] = ["ext4", "xfs", "btrfs", "f2fs"];
 
-/// The drives: one whose TRIM runs alone, and one that queues it.
+/// A drive whose TRIM runs alone, and one that queues it.
 const DRIVES: [&str; 2] = ["sata-small", "nvme-generic"];
 
-/// Capacity, small enough that a run takes seconds.
+/// Small enough that a run takes seconds.
 const CAPACITY: Bytes = Bytes::gib(4);
 
-/// Utilization after ageing, in percent.
+/// After ageing, in percent.
 const UTILIZATIONS: [u8; 3] = [50, 80, 90];
 
-/// The machine's memory.
 const MEMORY: Bytes = Bytes::mib(256);
 
-/// A way of trimming.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Off,
@@ -49,7 +47,6 @@ enum Way {
     Async,
     /// One fstrim before work that lasts seconds: it finds what any timer's fstrim has left.
     Fstrim,
-    /// fstrim each midnight.
     Daily,
     /// fstrim on Monday at midnight.
     Weekly,
@@ -72,7 +69,6 @@ impl Way {
         }
     }
 
-    /// Returns the policy of a kernel's cell.
     const fn policy(self) -> &'static str {
         match self {
             Self::Off | Self::Fstrim => "off",
@@ -84,7 +80,7 @@ impl Way {
         }
     }
 
-    /// Returns the way under which the file system was aged: the one that mounts it alike.
+    /// Returns the way under which the file system was aged: the one with the same mount options.
     const fn aged(self) -> Self {
         match self {
             Self::Discard | Self::Async => self,
@@ -92,7 +88,7 @@ impl Way {
         }
     }
 
-    /// Whether the file system has been trimmed when the work begins, besides what its mount option has done.
+    /// Returns true if fstrim or the daemon has trimmed the file system before the work begins.
     const fn trims_before(self) -> bool {
         matches!(self, Self::Fstrim | Self::Daily | Self::Weekly | Self::Trimwised)
     }
@@ -108,7 +104,7 @@ enum Work {
 struct Workload {
     name: &'static str,
     work: Work,
-    /// Over how many days it is spread, and their shape.
+    /// Number of days, and their shape, if the work is spread over days.
     days: Option<(u32, &'static str)>,
 }
 
@@ -137,7 +133,7 @@ const WORKLOADS: [Workload; 6] = [
 ];
 
 impl Workload {
-    /// Returns the ways of trimming that it tells apart on a file system.
+    /// Returns the ways of trimming that this workload distinguishes on a file system.
     fn ways(&self, file_system: &str) -> impl Iterator<Item = Way> {
         let days = self.days.map_or(0, |(days, _)| days);
         let is_btrfs = file_system == "btrfs";
@@ -146,7 +142,7 @@ impl Workload {
             Way::Async => is_btrfs,
             Way::Fstrim => days == 0,
             Way::Daily | Way::Trimwised => days > 0,
-            // In one day it does what a daily one does.
+            // Within one day, it does the same as `Daily`.
             Way::Weekly => days > 1,
         })
     }
@@ -163,7 +159,8 @@ struct Case {
 }
 
 impl Case {
-    /// Whether the sample has it: one drive, one degree, and no week of the daemon, which takes a quarter of an hour.
+    /// Returns true if the case is in the sample: one drive, one degree, and no week of the daemon, which takes a
+    /// quarter of an hour.
     fn is_sampled(&self) -> bool {
         let is_long = self.way == Way::Trimwised && self.workload.days.is_some_and(|(days, _)| days > 1);
         self.drive == DRIVES[0] && self.utilization_percent == UTILIZATIONS[1] && !is_long
@@ -185,24 +182,21 @@ fn cases() -> Vec<Case> {
     all
 }
 
-/// What one run measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
-    /// How long the work took; over days, the time that it spent in its operations.
+    /// Duration of the work; over days, the time spent in its operations.
     pub duration_ns: u64,
     /// `None` if nothing was made durable.
     pub fsync_p99_ns: Option<u64>,
-    /// Bytes that the work wrote by its calls.
+    /// Bytes that the work wrote with its calls.
     pub written_bytes: u64,
     /// Bytes that the file system wrote to the drive.
     pub host_bytes: u64,
     /// Bytes that the drive wrote to its flash.
     pub flash_bytes: u64,
-    /// Discards that the drive received.
     pub trims: u64,
-    /// Their bytes.
     pub trimmed_bytes: u64,
-    /// Those of them that the drive held as data until then.
+    /// Trimmed bytes that the drive had held as data until then.
     pub released_bytes: u64,
     pub fitrim_max_ns: u64,
 }
@@ -212,18 +206,17 @@ impl Figures {
         self.flash_bytes as f64 / self.host_bytes.max(1) as f64
     }
 
-    /// Returns bytes written to the flash for each byte that the work wrote: what the file system writes in addition counts
-    /// too.
+    /// Returns bytes written to the flash per byte that the work wrote, including writes that the file system adds.
     fn flash_per_byte(&self) -> f64 {
         self.flash_bytes as f64 / self.written_bytes.max(1) as f64
     }
 
-    /// Returns TRIMmed bytes for each byte that the work wrote.
+    /// Returns trimmed bytes per byte that the work wrote.
     fn sent(&self) -> f64 {
         self.trimmed_bytes as f64 / self.written_bytes.max(1) as f64
     }
 
-    /// Returns TRIMmed bytes for each byte that the drive held as data; NaN if it held none of them.
+    /// Returns trimmed bytes per trimmed byte that the drive held as data; NaN if it held none.
     fn over_trim(&self) -> f64 {
         match self.released_bytes {
             0 => f64::NAN,

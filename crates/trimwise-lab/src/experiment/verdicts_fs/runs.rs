@@ -1,4 +1,4 @@
-//! The runs: a file system is aged in one guest, and each workload begins on a copy of its drive in another.
+//! Runs the cells: a file system is aged in one guest, and each workload begins on a copy of its drive in another.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,10 +20,9 @@ use crate::made;
 use trimwise::failure::Failure;
 use trimwise_linux::pool;
 
-/// Memory of this computer that one run takes: guest, two models of the drive and what of their bytes are not zeros.
+/// Memory of this computer that one run takes: guest, two models of the drive and their nonzero data.
 const MEMORY_OF_RUN: Bytes = Bytes(MEMORY.0 + (5 << 28));
 
-/// What `--only` names.
 pub(super) struct Choice {
     image: KernelImage,
     kernel: String,
@@ -36,8 +35,8 @@ impl Choice {
     }
 }
 
-/// Returns the kernel and the cells that `--only` names: those of these file systems, drives, workloads, ways of trimming
-/// or degrees of use; without `is_full` a sample, unless a drive or a degree is named.
+/// Returns the kernel and the cells that `--only` selects by file system, drive, workload, way of trimming or degree of
+/// use. Without `is_full` they are a sample, unless a drive or a degree is named.
 pub(super) fn choice(
     only: &[String],
     is_full: bool,
@@ -88,7 +87,7 @@ pub(super) fn choice(
     Ok(Choice { image: image.ok_or_else(nothing)?, kernel, cases })
 }
 
-/// Runs all repetitions of all chosen cells. What a folder has of them is not run again.
+/// Runs all repetitions of all chosen cells, except those that are kept in the folder.
 pub(super) fn run(request: &Request) -> Result<ExperimentResult, Failure> {
     let choice = choice(&request.only, request.full, request.target.as_ref())?;
     let Request { reps, seed, .. } = *request;
@@ -103,7 +102,7 @@ pub(super) fn run(request: &Request) -> Result<ExperimentResult, Failure> {
             None => states.push(vec![i]),
         }
     }
-    // One repetition of everything comes before the next.
+    // Finish one repetition of everything before starting the next.
     let groups: Vec<(u32, &Vec<usize>)> =
         (0..reps).flat_map(|rep| states.iter().map(move |state| (rep, state))).collect();
     let steps = choice.cases.len() as u64 * u64::from(reps);
@@ -142,7 +141,7 @@ fn run_state(
         let policy = |way: Way| KernelPolicy::parse(way.policy(), &target).map_err(Failure::run);
         let before = age(&target, policy(case.way.aged())?, case, &device, draw)?;
         let (steps, work) = work(&target, policy(case.way)?, case, rep, draw)?;
-        // Everything that the result depends on; the code by its hashes.
+        // Everything that the result depends on, including the code by its hashes.
         let mut code = made::code();
         code.remove("experiment");
         let image = made::kernel(&choice.image);
@@ -175,7 +174,7 @@ fn run_state(
     Ok(found)
 }
 
-/// Says in which cell a run failed.
+/// Adds the cell to a run's failure.
 fn named(case: &Case, way: Way, failure: Failure) -> Failure {
     let Case { file_system, drive, utilization_percent, workload, .. } = case;
     match failure {
@@ -192,8 +191,8 @@ fn mount(target: &KernelTarget, policy: KernelPolicy) -> Step {
     Step::Mount { file_system: target.file_system, options: target.mount_options(policy) }
 }
 
-/// Returns the steps that bring a file system and its drive to the state of ones in long use under a policy: files are
-/// turned over until all flash beyond what is in use was written once more. The rest is as long as the slowest discards
+/// Returns the steps that bring a file system and its drive into a state of long use under a policy: files are turned
+/// over until all flash beyond the space in use was written once more. The rest lasts as long as the slowest discards
 /// take.
 fn age(
     target: &KernelTarget,
@@ -219,7 +218,7 @@ fn age(
     ])
 }
 
-/// Returns the steps of the work on an aged file system, and which of them it is.
+/// Returns the steps of the work on an aged file system, and the index of the work among them.
 fn work(
     target: &KernelTarget,
     policy: KernelPolicy,
@@ -266,7 +265,7 @@ fn measured(ran: &Ran, case: &Case, work: usize) -> Result<Figures, Failure> {
         Outcome::Cell(cell, _) => Some(&**cell),
         _ => None,
     })?;
-    // Programs and days mark when their files are there.
+    // Programs and days mark the disk when their files exist.
     let marks_itself = case.workload.days.is_some() || matches!(case.workload.work, Work::Program(_));
     let first = work + usize::from(marks_itself);
     let [before, after] = ran.marks.get(first..first + 2).unwrap_or_default() else {

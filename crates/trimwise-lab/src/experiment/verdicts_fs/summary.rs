@@ -1,4 +1,4 @@
-//! Summary of the rows: the change that a way of trimming makes against `off`, and the figures of the claims.
+//! Summary of the rows: the changes that a way of trimming makes against `off`, and the figures of the claims.
 
 use trimwise::compare::statistics::median;
 
@@ -8,7 +8,7 @@ use crate::experiment::claims::Figures as Named;
 /// A figure of a run; `None` where it was not measured.
 type Measure = fn(&Figures) -> Option<f64>;
 
-/// A change by a way of trimming against `off` in the same repetition: the median, and the range over the repetitions.
+/// A way of trimming against `off` in the same repetition: the median change, and the range over the repetitions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shift {
     pub median: f64,
@@ -53,10 +53,11 @@ pub fn off_of<'a>(rows: &'a [Row], row: &Row) -> Option<&'a Row> {
     rows.iter().find(|off| off.way == "off" && cell(off) == cell(row))
 }
 
-/// Names what claims are about, cell by cell: `time.FS.WAY` and `time.FS.WAY.WORKLOAD` are the changes of time, with
-/// `.least` and `.most` for the ends of their intervals; the same for `fsync` (p99) and `flash` (flash bytes for each byte
-/// of the work). `over.FS.WAY` and `over.FS.WAY.WORKLOAD` are TRIMmed bytes for each byte that the drive held as data, `sent` the same for
-/// each byte that the work wrote, and `flash.FS.WAY.bytes` bytes of the flash for each of these.
+/// Names the figures of the claims, cell by cell. `time.FS.WAY` and `time.FS.WAY.WORKLOAD` are the changes of time,
+/// with `.least` and `.most` for the ends of their intervals; `fsync` (p99) and `flash` (flash bytes per byte of the
+/// work) are named in the same way. `over.FS.WAY` and `over.FS.WAY.WORKLOAD` are trimmed bytes per byte that the drive
+/// held as data, `sent` per byte that the work wrote, and `flash.FS.WAY.bytes` flash bytes per byte that the work
+/// wrote.
 pub fn figures(rows: &[Row]) -> Named {
     let mut named = Named::default();
     for row in rows {

@@ -1,4 +1,4 @@
-//! The tables: by workload, drive and degree, what each way of trimming does on each file system.
+//! Tables by workload, drive and degree: what each way of trimming does on each file system.
 
 use trimwise::numbers::{change, significant};
 

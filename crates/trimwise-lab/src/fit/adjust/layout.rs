@@ -1,21 +1,19 @@
-//! The same drive with another layout of its flash.
-
 use trimwise::ssd::SsdConfig;
 use trimwise::units::UNIT_BYTES;
 
-/// The same drive with other channels and dies a channel, and superblocks of as many bytes.
+/// Returns the drive with other channels and dies per channel, and superblocks of as many bytes.
 pub(super) fn with_dies(config: &SsdConfig, (channels, per_channel): (u32, u32)) -> Option<SsdConfig> {
     let old = &config.geometry;
     let mut new = config.clone();
     (new.geometry.channels, new.geometry.dies_per_channel) = (channels, per_channel);
     let before = old.channels * old.dies_per_channel;
-    // As many superblocks in parallel as before, so a superblock spreads over more or fewer dies.
+    // Keep the number of superblocks in parallel, so a superblock spreads over more or fewer dies.
     let lanes = (before * old.planes_per_die / old.superblock_planes.max(1)).clamp(1, channels * per_channel);
     new.geometry.superblock_planes = channels * per_channel * old.planes_per_die / lanes;
     with_superblocks_of(config, new)
 }
 
-/// The same drive with other units a stripe, and superblocks of as many bytes.
+/// Returns the drive with other units per stripe, and superblocks of as many bytes.
 pub(super) fn with_stripe(config: &SsdConfig, units: u64) -> Option<SsdConfig> {
     let old = &config.geometry;
     let bytes = units * UNIT_BYTES;
@@ -32,7 +30,7 @@ pub(super) fn with_stripe(config: &SsdConfig, units: u64) -> Option<SsdConfig> {
     with_superblocks_of(config, new)
 }
 
-/// Gives `new` blocks so long that its superblocks are those of `old` in bytes.
+/// Gives the blocks of `new` such a length that its superblocks have as many bytes as those of `old`.
 fn with_superblocks_of(old: &SsdConfig, mut new: SsdConfig) -> Option<SsdConfig> {
     let row = |config: &SsdConfig| {
         u64::from(config.geometry.superblock_planes) * u64::from(config.geometry.page_bytes)

@@ -1,4 +1,4 @@
-//! The link is no slower than anything that was seen to go over it.
+//! Keeps the link at least as fast as any transfer seen over it.
 
 use trimwise::profile::SettingValue;
 
@@ -8,7 +8,7 @@ use super::{Adjusting, Fit};
 impl Adjusting<'_> {
     pub(super) fn raise_link(&mut self, bytes_per_s: f64, how: &'static str) {
         let setting = "link.bytes_per_s";
-        // As `Adjusting::rate` has it, which rounds.
+        // Round as `Adjusting::rate` does.
         let least = bytes_per_s.min(1e12) as u64;
         if self.config.link.bytes_per_s < least {
             self.config.link.bytes_per_s = least;
@@ -18,7 +18,7 @@ impl Adjusting<'_> {
         }
     }
 
-    /// Makes the link as fast as the tests that were to be held back, and returns those that were faster.
+    /// Makes the link as fast as the held-back tests, and returns the tests that were faster.
     pub fn raise_link_to(&mut self, held: &[Held]) -> Vec<&'static str> {
         let mut used = Vec::new();
         for test in held {

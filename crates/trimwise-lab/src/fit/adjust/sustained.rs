@@ -1,4 +1,4 @@
-//! The long write: what limits it, and the size of the cache before it.
+//! The long write: its limit, and the size of the cache before it.
 
 use trimwise::units::UNIT_BYTES;
 
@@ -30,7 +30,8 @@ impl Adjusting<'_> {
                 return Ok(());
             }
         }
-        // The flash may be too slow: more dies if reads left that open, or else programs that are shorter in effect.
+        // The flash may be too slow: use more dies if reads left their number open, or else programs that are shorter
+        // in effect.
         while reached < rate.value * (1.0 - SAME) && !self.dies_known {
             let g = &self.config.geometry;
             let Some(config) = with_dies(&self.config, (g.channels, g.dies_per_channel * 2)) else { break };
@@ -81,7 +82,7 @@ impl Adjusting<'_> {
         Ok(())
     }
 
-    /// Whether the two quarters after the cache was full tell different caches.
+    /// Returns true if the two quarters after the cache was full suggest different caches.
     fn is_unsteady(&self) -> bool {
         let transfer = (self.samples.sustained_units * UNIT_BYTES) as f64;
         let ahead = self.numbers.ahead.unwrap_or(0.0);
@@ -117,7 +118,7 @@ impl Adjusting<'_> {
             return Ok(());
         }
         let bytes = self.config.cache.bytes as f64;
-        // Drawn again, a drift stays as it was; the quarters show it.
+        // Resampling keeps a drift; the quarters show it.
         let tails = self.numbers.tails.map_or([ahead.value; 2], |tails| tails.map(|(_, ahead)| ahead));
         let low = tails.into_iter().fold(ahead.low, f64::min);
         let high = tails.into_iter().fold(ahead.high, f64::max);

@@ -1,4 +1,4 @@
-//! What TRIM costs, and when.
+//! The cost of TRIM, and when it is paid.
 
 use trimwise::compare::statistics::median;
 use trimwise::profile::SettingValue;
@@ -34,7 +34,7 @@ impl Adjusting<'_> {
         let o = n.link_overhead.unwrap_or(0.0).max(1.0);
         let grows = n.trim_unit.unwrap_or(0.0) > 0.0 || n.trim_mapped.unwrap_or(0.0) > 0.0;
         let background = n.slowdown.is_some();
-        // Acknowledged at once, and what it does behind that is too short to follow.
+        // TRIM is acknowledged at once, and the work behind that is too short to follow.
         if !background && !grows && fixed < o {
             let slower = n.beside_trims.map_or(0.0, |times| (times - 1.0) * 100.0);
             let was = self.config.trim.place == TrimPlace::Background;
@@ -76,7 +76,7 @@ impl Adjusting<'_> {
             how: "whether reads after a TRIM are slower; ",
         });
         self.config.trim.place = place;
-        // After a large TRIM of data, after one of nothing, and after one of a unit.
+        // After a large TRIM of data, after one of nothing, and after one of a single unit.
         let backlog = |n: &Numbers| {
             let [data, nothing, unit] = n.backlog.map(|span| span.unwrap_or(0.0));
             (unit, (nothing - unit).max(0.0), (data - nothing.max(unit)).max(0.0))
@@ -106,7 +106,7 @@ impl Adjusting<'_> {
             }
         } else {
             self.config.trim.slowdown_percent = 0;
-            // Linux sends a range a command, so only their sum is seen.
+            // Linux sends one range per command, so only the sum is visible.
             let range = (self.config.trim.cost_per_range_ns as f64).min(fixed);
             self.config.trim.cost_per_range_ns = range as u64;
             if let Some(found) = self.estimate(|n| n.trim.map(|t| (t - range).max(0.0)), 2.0) {

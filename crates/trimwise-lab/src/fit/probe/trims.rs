@@ -1,5 +1,3 @@
-//! The probes that send TRIMs.
-
 use trimwise::block::{BlockDevice, BlockError, Operation};
 use trimwise::content::{Content, ContentClass};
 use trimwise::units::{Lpn, UnitRange};
@@ -53,7 +51,7 @@ impl<D: BlockDevice> Probe<'_, D> {
                 self.device.perform(Operation::Trim(vec![place])).await?;
                 let (start, mut reads) = (self.device.now(), Vec::new());
                 for _ in 0..48 {
-                    // Elsewhere: what was trimmed is read from no flash.
+                    // Read elsewhere: reads of trimmed units do not reach the flash.
                     let mut at = self.place(1);
                     at.start.0 = at.start.0.max(place.end().0).min(self.plan.region.end().0 - 1);
                     let latency = ns(self.device.perform(Operation::read(at)).await?);
@@ -67,7 +65,7 @@ impl<D: BlockDevice> Probe<'_, D> {
         Ok(())
     }
 
-    /// TRIMs of written units, several at a time; then reads beside TRIMs.
+    /// Measures TRIMs of written units, several at a time, and then reads during TRIMs.
     async fn overlapping_trims(&mut self, found: &mut Samples) -> Result<(), BlockError> {
         let region = self.plan.region;
         let count = (region.units / 4).min(64) as usize;
@@ -94,7 +92,7 @@ impl<D: BlockDevice> Probe<'_, D> {
         self.put(UnitRange::new(region.start, region.units / 4)).await
     }
 
-    /// Writes a range and makes it stay, for what comes next.
+    /// Writes a range, and waits until it is in its final place.
     async fn put(&mut self, range: UnitRange) -> Result<(), BlockError> {
         for piece in range.pieces(LARGE_UNITS) {
             let write = self.write(piece);

@@ -14,7 +14,7 @@ use crate::text::is_unprintable;
 
 use super::{Config, ConfigError, ConfigErrors, Manage, StatusFor, Treatment, seconds};
 
-/// All top-level keys. The first [`OF_MOUNT`] are also valid in the table of a mount.
+/// The first [`OF_MOUNT`] are also valid in the table of a mount.
 pub(crate) const KEYS: [&str; 15] = [
     "policy",
     "slice-ms",
@@ -32,7 +32,6 @@ pub(crate) const KEYS: [&str; 15] = [
     "metrics-socket",
     "metrics-file",
 ];
-/// Number of keys that are also valid in the table of a mount.
 const OF_MOUNT: usize = 7;
 
 struct Reader<'a> {
@@ -41,7 +40,6 @@ struct Reader<'a> {
     errors: &'a mut Vec<ConfigError>,
 }
 
-/// Parses the texts of the files; later ones override earlier ones.
 pub fn parse(texts: &[(PathBuf, String)]) -> Result<Config, ConfigErrors> {
     let mut config = Config::default();
     let mut errors = Vec::new();

@@ -12,12 +12,10 @@ use super::{Request, Response, VERSION};
 const PATIENCE: Duration = Duration::from_secs(30);
 const CLOSED: &str =
     "the daemon closed the connection: it is shutting down, or this user has too many connections";
-/// Size limit of a response, in bytes; enough for a long history.
+/// Size limit of a response; enough for a long history.
 const RESPONSE_MAX: u64 = 64 << 20;
 
-/// Reasons why a request failed.
 #[derive(Debug, Error)]
-#[allow(missing_docs, reason = "the messages say what is wrong and where")]
 pub enum ClientError {
     #[error("{path}: trimwised is not listening ({source}); to start it: `{}`", start(is_systemd()))]
     None { path: PathBuf, source: io::Error },
@@ -25,13 +23,10 @@ pub enum ClientError {
     NotPermitted { path: PathBuf },
     #[error("{path}: trimwised did not answer within {} s", PATIENCE.as_secs())]
     Silent { path: PathBuf },
-    /// The reply does not follow the protocol.
     #[error("{path}: {what}")]
     Nonsense { path: PathBuf, what: String },
-    /// The daemon refused a request that may succeed later.
     #[error("trimwised: {0}")]
     Refused(String),
-    /// The daemon refused an invalid request.
     #[error("trimwised: {0}")]
     BadRequest(String),
 }
@@ -45,7 +40,6 @@ const fn start(by_systemd: bool) -> &'static str {
     if by_systemd { "systemctl start trimwised" } else { "trimwised" }
 }
 
-/// A connection to a daemon.
 #[derive(Debug)]
 pub struct Client {
     path: PathBuf,
@@ -54,9 +48,6 @@ pub struct Client {
 
 impl Client {
     /// Connects to the daemon whose sockets are in `run`.
-    ///
-    /// # Errors
-    /// If no daemon is listening, or it refuses this user.
     pub fn connect(run: &Path) -> Result<Self, ClientError> {
         let mut path = run.join("control.sock");
         let stream: io::Result<_> = UnixStream::connect(&path).or_else(|error| {
@@ -79,9 +70,6 @@ impl Client {
     }
 
     /// Sends a request and waits for the reply.
-    ///
-    /// # Errors
-    /// If the daemon refuses, or the connection breaks.
     pub fn ask(&mut self, request: &Request) -> Result<serde_json::Value, ClientError> {
         let nonsense = |what: String| ClientError::Nonsense { path: self.path.clone(), what };
         let failed = |error: io::Error| match error.kind() {

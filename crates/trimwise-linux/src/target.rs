@@ -1,5 +1,3 @@
-//! The target of a test on a real device, in the command line's notation.
-
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -15,7 +13,6 @@ pub enum Target {
     Device(PathBuf),
 }
 
-/// A target that is neither a file nor a device.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("'{given}' is not a real target; expected file:PATH (a file) or dev:PATH (a block device)")]
 pub struct TargetError {
@@ -23,7 +20,6 @@ pub struct TargetError {
 }
 
 impl Target {
-    /// Returns the path as the user gave it.
     pub fn path(&self) -> &Path {
         match self {
             Self::File(path) | Self::Device(path) => path,

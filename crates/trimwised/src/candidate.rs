@@ -1,0 +1,22 @@
+//! A file system that the daemon may manage.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use trimwise_linux::block_device::BlockDevice;
+use trimwise_linux::mount::Mount;
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Candidate {
+    pub mount: Mount,
+    /// Path of the mount point for this process, below the host's root.
+    pub path: PathBuf,
+    pub devices: Vec<BlockDevice>,
+    pub disks: BTreeSet<String>,
+    /// True if the kernel reports every failed request of them.
+    pub reports_failures: bool,
+    /// Identifies this mounting of it: see [`session_of`](crate::journal::session_of).
+    pub session: Option<u64>,
+}
