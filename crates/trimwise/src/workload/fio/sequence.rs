@@ -33,6 +33,7 @@ pub enum Io {
     Trim { file: usize, offset: u64, bytes: u64 },
     Fsync(usize),
     Fdatasync(usize),
+    /// Removes all files of the job, between its loops.
     Unlink,
 }
 
