@@ -510,9 +510,10 @@ pub fn page() -> String {
         }
         // Relative to docs/.
         let more = more.strip_prefix("docs/").unwrap_or(more);
+        let file = more.split('#').next().unwrap_or(more);
         page += &format!(
             "\n### {code}\n\n{meaning}\n\n- Severity: {}\n- What to do: {remedy}\n- How it is found: {found_by}\n\
-             - More: [{more}]({more})\n",
+             - More: [{file}]({more})\n",
             severity.word()
         );
     }
@@ -590,16 +591,43 @@ mod tests {
         }
     }
 
+    /// The texts of the source files of all crates.
+    fn sources(folders: &[&str]) -> Vec<String> {
+        let mut texts = Vec::new();
+        for one in fs::read_dir(repository().join("crates")).unwrap().flatten() {
+            let folders = folders.iter().map(|name| one.path().join(name));
+            folders.filter(|folder| folder.is_dir()).for_each(|folder| add_sources(&folder, &mut texts));
+        }
+        texts
+    }
+
+    /// What a finding says may change; its code does not.
+    #[test]
+    fn no_program_asks_the_text_where_there_are_codes() {
+        let asks = [
+            "contains",
+            "starts_with",
+            "ends_with",
+            "strip_prefix",
+            "strip_suffix",
+            "split",
+            "replace",
+            "find",
+        ];
+        for source in sources(&["src"]) {
+            let program = source.split("#[cfg(test)]").next().unwrap();
+            for (ask, text) in asks.iter().flat_map(|ask| ["what", "mend", "why_not"].map(|text| (ask, text)))
+            {
+                let call = format!(".{text}.{ask}(");
+                let at = program.find(&call).map(|at| &program[at..at + call.len()]);
+                assert_eq!(at, None, "ask the code of the finding, or an enum");
+            }
+        }
+    }
+
     #[test]
     fn codes_name_tests_that_state_them() {
-        let mut sources = Vec::new();
-        for one in fs::read_dir(repository().join("crates")).unwrap().flatten() {
-            let folders = ["src", "tests"].map(|name| one.path().join(name));
-            folders
-                .iter()
-                .filter(|folder| folder.is_dir())
-                .for_each(|folder| add_sources(folder, &mut sources));
-        }
+        let sources = sources(&["src", "tests"]);
         for entry in CODES {
             assert!(!entry.tests.is_empty(), "{}: no test shows it; name one in code.rs", entry.code);
             for name in entry.tests {

@@ -347,3 +347,48 @@ fn why_not_by_daemon(status: &Value, mounts: &[&Mount]) -> Option<WhyNot> {
     let skipped = listed(status, "skipped", mounts).and_then(|one| one["why"].as_str());
     Some(WhyNot::Other(skipped.unwrap_or("it does not manage this file system").to_owned()))
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_daemon_s_status_tells_what_it_leaves_alone() {
+        let mount = Mount {
+            id: 1,
+            parent: 0,
+            numbers: (8, 0),
+            mount_point: "/srv".into(),
+            device: "/dev/sda".to_owned(),
+            fs_type: "ext4".to_owned(),
+            options: Vec::new(),
+            discards_by_default: false,
+        };
+        let other = |why: &str| Some(WhyNot::Other(why.to_owned()));
+        let managed = |policy: &str, is_paused: bool| json!([{ "mount_point": "/srv", "status": { "policy": policy, "paused": is_paused } }]);
+        for (status, expected) in [
+            (json!({ "dry_run": false, "file_systems": managed("judicious", false) }), None),
+            (
+                json!({ "dry_run": true, "file_systems": managed("off", true) }),
+                other("it is in dry-run mode"),
+            ),
+            (json!({ "dry_run": false, "file_systems": managed("off", true) }), Some(WhyNot::PolicyOff)),
+            (
+                json!({ "dry_run": false, "file_systems": managed("judicious", true) }),
+                other("it is paused there"),
+            ),
+            (
+                json!({ "skipped": [{ "mount_point": "/srv", "why": "It is too small." }] }),
+                other("It is too small."),
+            ),
+            (
+                json!({ "skipped": [{ "mount_point": "/home", "why": "It is too small." }] }),
+                other("it does not manage this file system"),
+            ),
+        ] {
+            assert_eq!(why_not_by_daemon(&status, &[&mount]), expected, "{status}");
+        }
+    }
+}

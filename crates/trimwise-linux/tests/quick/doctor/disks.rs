@@ -279,3 +279,43 @@ fn a_drive_whose_trim_is_faulty_is_sent_none() {
         (&queued("libata.force=2:noncqtrim"), "disk.sata.queued-trim-faulty", Some(true), &[]),
     ]);
 }
+
+#[test]
+fn what_a_hypervisor_provides_is_judged_before_what_it_claims_to_be() {
+    let disk = |max: u64, model: &str, rest: &str| {
+        let at = format!("file sys/devices/{VIRTIO_SCSI}");
+        format!(
+            "timer\nmount 22 1 8:0 / / rw - ext4 /dev/sdd rw\ndisk {VIRTIO_SCSI} 8:0 {max}\n\
+             {at}/device/model {model}\n{}",
+            rest.replace("AT/", &format!("{at}/"))
+        )
+    };
+    let rotates = "AT/queue/rotational 1\n";
+    judge(&[
+        (
+            &disk(0, "QEMU HARDDISK", rotates),
+            "!disk.virtual.no-trim",
+            Some(false),
+            &["NOTHING HELPS", "!hard disk"],
+        ),
+        // Nobody on the host of a cloud can be asked.
+        (
+            &disk(GIB, "Amazon Elastic Block Store", ""),
+            "disk.virtual.host-unknown",
+            Some(true),
+            &["cannot be seen in here -> None"],
+        ),
+        (
+            &disk(GIB, "PersistentDisk", ""),
+            "disk.virtual.host-unknown",
+            Some(true),
+            &["cannot be seen in here -> None"],
+        ),
+        (
+            &disk(GIB, "VBOX HARDDISK", ""),
+            "disk.virtual.host-unknown",
+            Some(true),
+            &["ask on the host: a VDI that grows", "!discard=ignore"],
+        ),
+    ]);
+}

@@ -452,6 +452,12 @@ fn a_stack_is_a_graph() {
         ),
         (&mixed, "!disk.drive.no-trim", Some(false), &["WRONG sdb", "!WRONG dm-0"]),
     ]);
+    // One command mends both legs.
+    let legs = &built(&integrity).examine().file_systems[0].findings;
+    assert!(
+        !legs[0].commands.is_empty() && legs[1].commands.is_empty() && legs[1].undo.is_empty(),
+        "{legs:?}"
+    );
     let lines = |host: &str| built(host).examine().file_systems[0].layers.len();
     assert_eq!((lines(&thin), lines(&deep)), (6, 11), "a disk under two branches is listed twice");
 }
@@ -911,5 +917,139 @@ fn a_cache_or_a_loop_device_over_a_disk_may_drop_trim() {
             Some(false),
             &["passes TRIM on as Write Zeroes", "mount /dev/sda without the loop device"],
         ),
+    ]);
+}
+
+#[test]
+fn a_limit_that_was_switched_off_is_set_in_a_way_that_the_kernel_takes() {
+    let sda = |attributes: &str| {
+        let attributes: String =
+            attributes.split(';').map(|one| format!("file sys/devices/{SDA}/queue/{one}\n")).collect();
+        format!("{EXT4_ON_SDA}disk {SDA} 8:0 0\n{attributes}")
+    };
+    let mapping = |granularity: u32| {
+        format!(
+            "mount 22 1 254:9 / /data rw - xfs /dev/mapper/x rw\ndisk {SDA} 8:0 {GIB}\non dm-9 254:9 0 {SDA}\n\
+             dm dm-9 vg-x LVM-1\nfile sys/devices/virtual/block/dm-9/queue/discard_max_hw_bytes {GIB}\n\
+             file sys/devices/virtual/block/dm-9/queue/discard_granularity {granularity}"
+        )
+    };
+    judge(&[
+        (
+            &sda("discard_max_hw_bytes 65536;discard_granularity 4096"),
+            "!layer.limit.switched-off",
+            Some(false),
+            &["takes up to 65536 bytes", "# echo 65536 > /sys/block/sda/queue/discard_max_bytes"],
+        ),
+        // Less than one granule is none.
+        (
+            &sda("discard_max_hw_bytes 4096;discard_granularity 65536"),
+            "!layer.limit.switched-off",
+            Some(false),
+            &["# echo 65536 > "],
+        ),
+        // Without a granularity, the kernel's is a sector.
+        (&sda("discard_max_hw_bytes 1536"), "!layer.limit.switched-off", Some(false), &["# echo 1536 > "]),
+        (&sda("discard_max_hw_bytes 0"), "!disk.drive.no-trim", Some(false), &["!# "]),
+        (
+            &mapping(512),
+            "!layer.limit.switched-off",
+            Some(false),
+            &["# echo 1073741824 > /sys/block/dm-9/queue/discard_max_bytes", "!dmsetup"],
+        ),
+        (
+            &mapping(0),
+            "!layer.limit.switched-off",
+            Some(false),
+            &["load its table anew, and remove", "# dmsetup resume vg-x", "!echo"],
+        ),
+    ]);
+}
+
+#[test]
+fn a_stripe_is_that_of_the_data_disks() {
+    let raid = |level: &str, disks: u32, max: u64| {
+        format!(
+            "mount 22 1 9:0 / / rw - xfs /dev/md0 rw\ndisk {SDA} 8:0 {GIB}\ndisk {SDB} 8:16 {max}\n\
+             on md0 9:0 0 {SDA} {SDB}\nfile sys/devices/virtual/block/md0/md/level {level}\n\
+             file sys/devices/virtual/block/md0/md/raid_disks {disks}\n\
+             file sys/devices/virtual/block/md0/md/chunk_size 524288"
+        )
+    };
+    let (too_large, allowed) = ("!layer.raid.stripe-too-large", "!layer.raid.parity-not-allowed");
+    judge(&[
+        (
+            &raid("raid5", 4, 1 << 20),
+            too_large,
+            Some(false),
+            &["whole stripes of 2097152 bytes", "at most 1048576"],
+        ),
+        (&raid("raid6", 4, 1 << 20), allowed, Some(false), &["!stripes"]),
+        (&raid("raid6", 5, 1 << 20), too_large, Some(false), &["whole stripes of 2097152 bytes"]),
+        (&raid("raid5", 3, (1 << 20) - 512), too_large, Some(false), &["whole stripes of 1048576 bytes"]),
+        (&raid("raid5", 3, 1 << 20), allowed, Some(false), &["!stripes"]),
+        (&raid("raid10", 4, 512), "!layer.raid.older-than-disks", Some(false), &["!stripes"]),
+    ]);
+}
+
+#[test]
+fn discard_may_be_asked_for_in_several_places() {
+    let crypt = |format: &str, rest: &str| {
+        format!(
+            "mount 22 1 254:9 / /data rw - xfs /dev/mapper/x rw\ndisk {SDA} 8:0 {GIB}\non dm-9 254:9 0 {SDA}\n\
+             dm dm-9 x CRYPT-{format}-1-x\n{rest}"
+        )
+    };
+    let (asked, luks) = ("!layer.crypt.opened-before-option", "!layer.luks.discards-off");
+    for (rest, code, word) in [
+        ("file etc/crypttab x UUID=1 none luks,discard", asked, "though /etc/crypttab asks"),
+        ("file etc/crypttab x UUID=1 none allow-discards", asked, "though /etc/crypttab asks"),
+        ("file etc/crypttab x UUID=1 none nodiscard", luks, "as it does by default"),
+        ("file etc/crypttab x UUID=1 discard", luks, "as it does by default"),
+        ("file proc/cmdline quiet rd.luks.allow-discards", asked, "though the kernel's command line asks"),
+        ("file proc/cmdline luks.options=1-2=discard", asked, "though the kernel's command line asks"),
+        ("file proc/cmdline luks.options=timeout=9", luks, "as it does by default"),
+        ("file proc/cmdline root=discard rootflags=discard", luks, "as it does by default"),
+    ] {
+        judge(&[(&crypt("LUKS2", rest), code, Some(false), &[word])]);
+    }
+    judge(&[
+        // A format that trimwise cannot refresh.
+        (
+            &crypt("BITLK", ""),
+            "!layer.crypt.discards-off",
+            Some(false),
+            &["by opening it with --allow-discards", "!# "],
+        ),
+        (
+            &crypt("LUKS1", ""),
+            luks,
+            Some(false),
+            &["put `discard` into its line of /etc/crypttab", "!--persistent"],
+        ),
+    ]);
+}
+
+#[test]
+fn a_pool_that_others_use_is_not_deactivated() {
+    let pool = |rest: &str| {
+        format!(
+            "mount 22 1 254:4 / /data rw - xfs /dev/mapper/vg-thin rw\ndisk {SDA} 8:0 {GIB}\n\
+             on dm-1 254:1 {GIB} {SDA}\ndm dm-1 vg-pool_tdata LVM-2\n\
+             on dm-2 254:2 0 virtual/block/dm-1\ndm dm-2 vg-pool-tpool LVM-3-tpool\n\
+             on dm-4 254:4 0 virtual/block/dm-2\ndm dm-4 vg-thin LVM-4\n\
+             link sys/devices/virtual/block/dm-2/holders/dm-4 ../../dm-4\n{rest}"
+        )
+    };
+    let own =
+        "on dm-3 254:3 0\ndm dm-3 vg-pool LVM-5\nlink sys/devices/virtual/block/dm-2/holders/dm-3 ../../dm-3";
+    let other = "on dm-5 254:5 0\ndm dm-5 vg-other LVM-6\nlink sys/devices/virtual/block/dm-2/holders/dm-5 ../../dm-5";
+    let steps = "# lvchange --activate n vg/thin vg/pool\n  # lvchange --discards passdown vg/pool\n  # lvchange --activate y vg/thin";
+    judge(&[
+        (&pool(""), "!layer.thin.ignores", Some(false), &[steps]),
+        // The pool's own device, which takes its name for itself.
+        (&pool(own), "!layer.thin.ignores", Some(false), &[steps]),
+        (&pool(other), "!layer.thin.ignores", Some(false), &["!# "]),
+        (&pool(&format!("{own}\n{other}")), "!layer.thin.ignores", Some(false), &["!# "]),
     ]);
 }

@@ -673,3 +673,174 @@ fn swap_is_told_of_by_its_own_line() {
         ),
     ]);
 }
+
+#[test]
+fn a_note_is_made_under_its_own_condition_only() {
+    let on = |fs_type: &str, options: &str, rest: &str| {
+        format!(
+            "timer\nmount 22 1 8:0 / /srv rw - {fs_type} /dev/sda {options}\ndisk {SDA} 8:0 {GIB}\n{rest}"
+        )
+    };
+    let without_timer = |fs_type: &str, options: &str, rest: &str| {
+        on(fs_type, options, rest).strip_prefix("timer\n").unwrap().to_owned()
+    };
+    let kernel = |release: &str| format!("file proc/sys/kernel/osrelease {release}");
+    let fstab = |options: &str| format!("file etc/fstab /dev/sda /srv ext4 {options} 0 1");
+    let daemon =
+        "file run/systemd/system/x\nfile etc/systemd/system/multi-user.target.wants/trimwised.service";
+    let cron = "script etc/cron.weekly/fstrim #!/bin/sh\\nfstrim --all";
+    let stamp = "file var/lib/systemd/timers/stamp-fstrim.timer";
+    let both = "mount.discard.and-timer fs.ext4.discards-too-much";
+    judge(&[
+        (&on("ext4", "rw,discard", &kernel("6.0.19")), "mount.discard.and-timer", Some(true), &[]),
+        (&on("ext4", "rw,discard", &kernel("6.1.0")), both, Some(true), &[]),
+        (&on("ext4", "rw", &kernel("6.1.0")), "", Some(true), &[]),
+        (&on("ext3", "rw,discard", &kernel("6.1.0")), "mount.discard.and-timer", Some(true), &[]),
+        // What the daemon does about discard is its own business.
+        (&without_timer("xfs", "rw,discard", daemon), "", Some(true), &[]),
+        // fstrim --all never reads fstab.
+        (&without_timer("ext4", "rw", &format!("{cron}\n{}", fstab("X-fstrim.notrim"))), "", Some(true), &[]),
+        (&without_timer("ext4", "rw", &fstab("X-fstrim.notrim")), "mount.fstab.exempt", Some(true), &[]),
+        (
+            &on("ext4", "ro,emergency_ro", ""),
+            "!fs.state.failed",
+            Some(true),
+            &["WRONG emergency_ro: the file system failed", "fsck"],
+        ),
+        (&on("ext4", "ro,discard", &fstab("discard")), "mount.options.read-only", Some(true), &[]),
+        (
+            &on("xfs", "rw", &fstab("discard").replace("ext4", "xfs")),
+            "mount.fstab.discard-not-in-effect",
+            Some(true),
+            &["XFS applies it only at mount time"],
+        ),
+        (&on("ext4", "rw", &fstab("discard")), "mount.fstab.discard-not-in-effect", Some(true), &["!XFS"]),
+        (
+            &on("btrfs", "rw,discard=async", ""),
+            "mount.discard.and-timer",
+            Some(true),
+            &["note discard=async", "btrfs does so by default since Linux 6.2"],
+        ),
+        (
+            &on("f2fs", "rw", &kernel("3.17.8")),
+            "!fs.fstrim.kernel-too-old",
+            Some(false),
+            &["before Linux 3.18"],
+        ),
+        (&on("f2fs", "rw", &kernel("3.18.0")), "", Some(true), &[]),
+        (&on("exfat", "rw", &kernel("5.12.19")), "!fs.fstrim.kernel-too-old", Some(false), &[]),
+        (&on("exfat", "rw", &kernel("5.13.0")), "", Some(true), &[]),
+        (
+            &on("xfs", "rw,rtdev=/dev/sdb", &format!("disk {SDB} 8:16 {GIB}\n{}", kernel("6.10.9"))),
+            "fs.xfs.realtime-untrimmed",
+            Some(true),
+            &["note sdb"],
+        ),
+        (
+            &on("xfs", "rw,rtdev=/dev/sdb", &format!("disk {SDB} 8:16 {GIB}\n{}", kernel("6.11.0"))),
+            "",
+            Some(true),
+            &[],
+        ),
+        // A timer that is not enabled did not run of late.
+        (
+            &without_timer("xfs", "rw", &format!("file run/systemd/system/x\n{stamp}")),
+            "mount.trim.nothing",
+            Some(true),
+            &[],
+        ),
+        (&on("xfs", "rw", stamp), "host.fstrim.ran", Some(true), &[]),
+    ]);
+    // The host as a whole is told of only where nothing was asked for.
+    let host = built(&on(
+        "xfs",
+        "rw",
+        &format!("{stamp}\nfile proc/swaps Filename Type\\n/dev/sdz partition 8 0 -2"),
+    ));
+    assert_eq!(codes(&host.examine()), "host.fstrim.ran swap.discard.off");
+    let root = HostRoot::new(host.0.path());
+    let one = examine(&root, Path::new("/run/trimwise"), Some(Path::new("/srv"))).unwrap();
+    assert_eq!(codes(&one), "");
+}
+
+#[test]
+fn the_remedy_for_a_mount_that_fstab_omits_runs_the_host_s_fstrim() {
+    for (programs, expected) in [
+        (&["usr/bin/fstrim"][..], "/usr/bin/fstrim"),
+        (&["usr/bin/fstrim", "sbin/fstrim"], "/sbin/fstrim"),
+        (&["sbin/fstrim", "usr/sbin/fstrim"], "/usr/sbin/fstrim"),
+        (&[], "/sbin/fstrim"),
+    ] {
+        let files: String = programs.iter().map(|program| format!("file {program} x\n")).collect();
+        judge(&[(
+            &format!(
+                "timer\nmount 22 1 8:0 / /srv rw - ext4 /dev/sda rw\ndisk {SDA} 8:0 {GIB}\n\
+                 file etc/fstab UUID=2 /home xfs defaults 0 1\n{files}"
+            ),
+            "!mount.fstab.missing",
+            Some(true),
+            &[
+                &format!("'ExecStart={expected} --listed-in /proc/self/mountinfo --verbose"),
+                "# systemctl daemon-reload",
+            ],
+        )]);
+    }
+}
+
+#[test]
+fn swap_in_memory_is_left_out_and_a_line_may_name_its_device_in_any_way() {
+    let host = |swaps: &str, fstab: &str, rest: &str| {
+        format!(
+            "{EXT4_ON_SDA}disk {SDA} 8:0 {GIB}\ndisk {SDB} 8:16 {GIB}\nfile proc/swaps Filename Type\\n{swaps}\n\
+             file etc/fstab /dev/sda / ext4 defaults 0 1\\n{fstab}\n{rest}"
+        )
+    };
+    let sdb = "/dev/sdb partition 8 0 -2";
+    let zram = "/dev/zram0 partition 8 0 100";
+    judge(&[
+        (&host(zram, "", ""), "", Some(true), &["!swap on"]),
+        // The only line for the only area on a disk.
+        (
+            &host(&format!("{zram}\\n{sdb}"), "LABEL=swap none swap discard", ""),
+            "swap.discard.on",
+            Some(true),
+            &["line 2"],
+        ),
+        // Of two areas, neither is named by it.
+        (
+            &host(&format!("{sdb}\\n/dev/sdy partition 8 0 -2"), "LABEL=swap none swap discard", ""),
+            "swap.discard.off swap.discard.off",
+            Some(true),
+            &["no line of /etc/fstab says"],
+        ),
+        (
+            &host(sdb, "/dev/sdb none swap sw", ""),
+            "swap.discard.off",
+            Some(true),
+            &[
+                "line 2 of /etc/fstab says no `discard`",
+                "# swapoff /dev/sdb\n  # swapon --discard=once /dev/sdb",
+            ],
+        ),
+        // Not dm-crypt: crypttab is not the place.
+        (
+            &host(sdb, "/dev/sdb none swap discard", "").replace(&format!("8:16 {GIB}"), "8:16 0"),
+            "swap.discard.no-trim",
+            Some(true),
+            &["but sdb accepts no TRIM", "!crypttab"],
+        ),
+    ]);
+}
+
+#[test]
+fn at_most_three_mounts_of_a_pool_are_named() {
+    let pool = |mounts: usize| {
+        let mounts =
+            (0..mounts).map(|n| format!("mount {} 1 0:{} / /z{n} rw - zfs tank/{n} rw\n", n + 30, n + 60));
+        mounts.collect::<String>()
+    };
+    judge(&[
+        (&pool(3), "?unchecked.zfs.by-itself", None, &["UNCHECKED /z0, /z1, /z2: zfs, pool tank"]),
+        (&pool(4), "?unchecked.zfs.by-itself", None, &["UNCHECKED /z0, /z1, /z2, ...: zfs, pool tank"]),
+    ]);
+}
