@@ -224,4 +224,37 @@ mod tests {
             assert_eq!(used.difference(&there).collect::<Vec<_>>(), Vec::<&&str>::new());
         }
     }
+
+    #[test]
+    fn each_finding_has_a_series_with_its_code() {
+        let whole = Whole {
+            uptime_s: 0,
+            is_config_broken: true,
+            is_history_broken: false,
+            is_state_broken: false,
+            log_lines_dropped: 0,
+            codes: vec![Code::DaemonConfig],
+        };
+        let seen = Seen {
+            mount: Path::new("/srv"),
+            device: "/dev/sda",
+            fs_type: "ext4",
+            status: None,
+            has_problem: true,
+            trimmed_at_s: None,
+            looked_at_s: None,
+            codes: vec![Code::DaemonMount],
+        };
+        let text = render(&whole, [seen].into_iter());
+        let found: Vec<_> = text.lines().filter(|line| line.starts_with("trimwise_finding")).collect();
+        let of_mount =
+            "mountpoint=\"/srv\",device=\"/dev/sda\",fstype=\"ext4\",code=\"daemon.mount.problem\"";
+        assert_eq!(
+            found,
+            [
+                "trimwise_finding{code=\"daemon.config.broken\"} 1",
+                &format!("trimwise_finding{{{of_mount}}} 1")
+            ]
+        );
+    }
 }

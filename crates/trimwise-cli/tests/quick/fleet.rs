@@ -86,11 +86,11 @@ fn stale_space_drives_that_ignore_trim_and_policies_that_differ_are_shown() {
     assert_eq!(json["not_honoured"].as_array().unwrap().len(), 2, "{json}");
 }
 
-/// Host, place and code of each finding.
+/// Host, place, text and code of each finding.
 fn coded(fleet: &Value) -> Vec<String> {
     let lists = ["not_honoured", "trouble"].map(|list| fleet[list].as_array().unwrap());
     let told = |one: &Value| {
-        ["host", "place", "code"].map(|key| one[key].as_str().unwrap_or("none").to_owned()).join(" ")
+        ["host", "place", "what", "code"].map(|key| one[key].as_str().unwrap_or("none").to_owned()).join(" ")
     };
     lists.into_iter().flatten().map(told).collect()
 }
@@ -101,7 +101,7 @@ fn each_finding_of_a_fleet_has_a_code() {
     let fleet = dir.path();
     let mut whole = status(&[]);
     for problem in ["config", "state", "history", "mounts", "limits", "metrics"] {
-        whole[format!("{problem}_problem")] = "It fails.".into();
+        whole[format!("{problem}_problem")] = format!("{problem} fails.").into();
     }
     write(fleet, "all.json", &whole);
     let mut broken = file_system("/", "judicious", 3, 7);
@@ -135,23 +135,23 @@ fn each_finding_of_a_fleet_has_a_code() {
     assert_eq!(
         coded(&json),
         [
-            "drives harmful verify.trim.harmful",
-            "drives ignored verify.trim.ignored",
-            "drives in_part verify.trim.in-part",
-            "drives not_sent verify.trim.not-sent",
-            "drives restores_in_part verify.trim.restores-in-part",
-            "drives unsupported verify.trim.unsupported",
-            "laptop /disk fleet.trim.stops",
-            "laptop /luks layer.luks.discards-off",
-            "laptop /old none",
-            "all  daemon.state.broken",
-            "all  daemon.history.broken",
-            "all  daemon.mounts.unreadable",
-            "all  daemon.limits.too-low",
-            "all  daemon.metrics.broken",
-            "all  daemon.config.broken",
-            "dry / daemon.mount.problem",
-            "laptop  mount.timer.masked",
+            "drives harmful TRIM does harm: Why verify.trim.harmful",
+            "drives ignored TRIM is ignored: Why verify.trim.ignored",
+            "drives in_part TRIM reaches only a part: Why verify.trim.in-part",
+            "drives not_sent the kernel did not send the TRIM: Why verify.trim.not-sent",
+            "drives restores_in_part TRIM restores only a part of the speed: Why verify.trim.restores-in-part",
+            "drives unsupported the device does not accept TRIM: Why verify.trim.unsupported",
+            "laptop /disk TRIM does not reach the drive fleet.trim.stops",
+            "laptop /luks It drops TRIM layer.luks.discards-off",
+            "laptop /old Without a code none",
+            "all  history fails daemon.history.broken",
+            "all  limits fails daemon.limits.too-low",
+            "all  metrics fails daemon.metrics.broken",
+            "all  mounts fails daemon.mounts.unreadable",
+            "all  state fails daemon.state.broken",
+            "all  the configuration is broken: config fails daemon.config.broken",
+            "dry / It hangs daemon.mount.problem",
+            "laptop  Masked mount.timer.masked",
         ]
     );
 }
