@@ -22,7 +22,9 @@ use trimwise_lab::experiment::Report;
 use trimwise::failure::Failure;
 use trimwise_study::caller::{Caller, Silent};
 use trimwise_study::compare::{CompareRequest, on_model};
+use trimwise_study::doctor::{self, DoctorRequest};
 use trimwise_study::figures::Figures;
+use trimwise_study::findings::Findings;
 use trimwise_study::policies::Policies;
 use trimwise_study::workloads::Workloads;
 use trimwise_study::{Versioned, trace};
@@ -149,6 +151,18 @@ fn workloads() -> PyResult<String> {
     Workloads::all().and_then(|all| document(&all)).map_err(error)
 }
 
+/// Examines a host.
+#[pyfunction(name = "doctor")]
+fn examined(py: Python<'_>, request: &str) -> PyResult<String> {
+    answer(py, request, |request: &DoctorRequest, _| doctor::run(request))
+}
+
+/// Lists the findings.
+#[pyfunction]
+fn findings() -> PyResult<String> {
+    document(&Findings::all()).map_err(error)
+}
+
 /// Lists the figures.
 #[pyfunction]
 fn figures() -> PyResult<String> {
@@ -218,7 +232,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(compare, module)?)?;
     module.add_function(wrap_pyfunction!(crashtest, module)?)?;
     module.add_function(wrap_pyfunction!(devices, module)?)?;
+    module.add_function(wrap_pyfunction!(examined, module)?)?;
     module.add_function(wrap_pyfunction!(figures, module)?)?;
+    module.add_function(wrap_pyfunction!(findings, module)?)?;
     module.add_function(wrap_pyfunction!(policies, module)?)?;
     module.add_function(wrap_pyfunction!(reproduce, module)?)?;
     module.add_function(wrap_pyfunction!(sweep, module)?)?;

@@ -419,3 +419,23 @@ def test_a_wrong_grid_is_a_usage_error(small, tmp_path):
     path.write_text(path.read_text().replace("'off'", "'of'"))
     with pytest.raises(trimwise.UsageError, match="grid.toml:2: policies: "):
         trimwise.sweep(path, "one")
+
+
+def test_a_finding_of_the_doctor_has_a_code_of_the_list(tmp_path):
+    def file(path, text):
+        at = tmp_path / path
+        at.parent.mkdir(parents=True, exist_ok=True)
+        at.write_text(text)
+
+    file("proc/1/mountinfo", "22 1 8:16 / /media rw - ext4 /dev/sdb rw\n")
+    file("sys/devices/usb1/host1/block/sdb/dev", "8:16")
+    file("sys/devices/usb1/host1/block/sdb/queue/discard_max_bytes", "0")
+    (tmp_path / "sys/dev/block").mkdir(parents=True)
+    (tmp_path / "sys/dev/block/8:16").symlink_to("../../devices/usb1/host1/block/sdb")
+    [found] = trimwise.doctor("/media", host_root=tmp_path)
+    assert (found.code, found.mount, found.wrong) == ("disk.usb.adapter-no-trim", "/media", True)
+    assert str(found).endswith("[disk.usb.adapter-no-trim]")
+    [kind] = [kind for kind in trimwise.findings() if kind.code == found.code]
+    assert kind.severity == "problem" and "USB adapter" in kind.meaning
+    with pytest.raises(trimwise.UsageError, match="/nope"):
+        trimwise.doctor("/nope", host_root=tmp_path)

@@ -34,6 +34,8 @@ __all__ = [
     "Decision",
     "Event",
     "Figure",
+    "Finding",
+    "FindingKind",
     "Policy",
     "PolicyError",
     "PolicyTerm",
@@ -50,7 +52,9 @@ __all__ = [
     "bench",
     "compare",
     "crashtest",
+    "doctor",
     "figures",
+    "findings",
     "policies",
     "profiles",
     "reproduce",
@@ -226,6 +230,42 @@ class Profile:
 
 
 @dataclass(frozen=True)
+class FindingKind:
+    """A kind of finding: its code, which stays the same over versions, what it means, and what to do."""
+
+    code: str
+    severity: str
+    meaning: str
+    remedy: str
+    found_by: str
+    page: str
+    json: dict[str, Any] = field(repr=False)
+
+    def __str__(self) -> str:
+        return self.code
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What the doctor found; ``code`` names one of :func:`findings`, unless a newer version found it."""
+
+    code: str
+    #: The mount point of the file system concerned, or None for the whole host and what was not checked.
+    mount: str | None
+    wrong: bool
+    place: str
+    what: str
+    mend: str | None
+    commands: list[str]
+    undo: list[str]
+    nothing_helps: bool
+    json: dict[str, Any] = field(repr=False)
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.what} [{self.code}]"
+
+
+@dataclass(frozen=True)
 class PolicyTerm:
     """A term of policies: how it is written, and what it does. Terms are joined with ``+``."""
 
@@ -397,6 +437,23 @@ def profiles() -> list[Profile]:
 def policies() -> list[PolicyTerm]:
     """The terms of policies."""
     return [_picked(PolicyTerm, entry) for entry in _read(_native.policies())["terms"]]
+
+
+def doctor(
+    mount: Union[str, os.PathLike[str], None] = None, *, host_root: Union[str, os.PathLike[str], None] = None
+) -> list[Finding]:
+    """Examines this host, or the file system mounted at ``mount``: is TRIM on, and does it reach the drive?"""
+    places = {"mount": mount, "host_root": host_root}
+    request = {name: None if place is None else os.fspath(place) for name, place in places.items()}
+    report = _read(_native.doctor(json.dumps(request | {"run": "/run/trimwise"})))
+    found = [(one["mount_point"], each) for one in report["file_systems"] for each in one["findings"]]
+    found += [(None, each) for key in ("findings", "not_checked") for each in report[key]]
+    return [_picked(Finding, {**each, "mount": at}) for at, each in found]
+
+
+def findings() -> list[FindingKind]:
+    """What :func:`doctor`, the daemon, ``verify`` and ``fleet`` may find."""
+    return [_picked(FindingKind, entry) for entry in _read(_native.findings())["findings"]]
 
 
 def workloads() -> list[Workload]:

@@ -132,10 +132,19 @@ fn fitted_to(text: &str, width: usize) -> String {
 
 /// Bold on a terminal that supports it; plain elsewhere and if NO_COLOR is set.
 pub fn bold(text: &str) -> String {
+    styled(text, 1)
+}
+
+/// Dim on a terminal that supports it, as [`bold`].
+pub fn dim(text: &str) -> String {
+    styled(text, 2)
+}
+
+fn styled(text: &str, style: u8) -> String {
     let dumb = std::env::var_os("TERM").is_none_or(|t| t == "dumb");
     let no_color = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
     if std::io::stdout().is_terminal() && !no_color && !dumb {
-        format!("\u{1b}[1m{text}\u{1b}[0m")
+        format!("\u{1b}[{style}m{text}\u{1b}[0m")
     } else {
         text.to_string()
     }

@@ -9,6 +9,7 @@
 //! - [`raw_device`]: a real file or block device behind the library's block trait;
 //! - [`doctor`]: reports whether TRIM is on and reaches the disks; [`host_root`]: the location of the host's files, for
 //!   the doctor and the daemon;
+//! - [`code`]: the codes of all findings, with what each means;
 //! - [`here`]: the drive, file system, kernel and memory of a directory, for a model of them;
 //! - [`consent`]: decides whether a file or device may be overwritten;
 //! - [`mounted_verify`]: tests whether TRIM reaches the disk below a mounted file system; for this, [`fiemap`] maps a
@@ -25,6 +26,7 @@
 //! - [`block_on`]: runs a workload whose calls all block.
 
 pub mod block_device;
+pub mod code;
 pub mod command;
 pub mod consent;
 pub mod daemon;

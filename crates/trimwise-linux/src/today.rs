@@ -1,8 +1,9 @@
 //! Finds out what trims a file system today: the mount option in effect, periodic trims, and where the options are set.
 
+use std::fmt;
 use std::path::PathBuf;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use trimwise::policy::{BatchConfig, PolicyId, PolicySpec};
 use trimwise::units::SimDuration;
 
@@ -19,10 +20,58 @@ pub struct Today {
     pub discard: String,
     pub at_intervals: Vec<Periodic>,
     /// Trimmers that are active on the host but leave this file system out, with the reason.
-    pub not_here: Vec<String>,
+    pub not_here: Vec<NotHere>,
     pub mounted_by: MountedBy,
     /// Other mount points of the same file system: bind mounts, subvolumes.
     pub also_at: Vec<PathBuf>,
+}
+
+/// A timer, a job of cron or the daemon that leaves a file system out. Its JSON is the sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotHere {
+    /// Its name, as in [`Periodic::name`].
+    pub name: String,
+    /// Why it leaves the file system out.
+    pub why: WhyNot,
+}
+
+/// Why something leaves a file system out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WhyNot {
+    /// The policy of trimwised there is off.
+    PolicyOff,
+    /// Its service, by name, is masked.
+    Masked(String),
+    /// Its service, by name, runs no fstrim.
+    RunsNothing(String),
+    /// It follows /etc/fstab, which does not list the file system.
+    NotInFstab,
+    /// It follows /etc/fstab, whose line for the file system has `ro`.
+    ReadOnlyInFstab,
+    /// Another reason, in words.
+    Other(String),
+}
+
+impl fmt::Display for NotHere {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.name)?;
+        match &self.why {
+            WhyNot::PolicyOff => f.write_str("its policy there is off"),
+            WhyNot::Masked(service) => write!(f, "{service} is masked"),
+            WhyNot::RunsNothing(service) => write!(f, "{service} runs no fstrim"),
+            WhyNot::NotInFstab => f.write_str("it follows /etc/fstab, which does not list this file system"),
+            WhyNot::ReadOnlyInFstab => {
+                f.write_str("its line in /etc/fstab says `ro`, and it leaves out such a file system")
+            }
+            WhyNot::Other(why) => f.write_str(why),
+        }
+    }
+}
+
+impl Serialize for NotHere {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
 }
 
 /// Where a mount's options are set for each boot.
@@ -91,7 +140,7 @@ impl Today {
     /// Returns true if trimwised is active on the host, whether it trims this file system or not.
     pub fn is_daemon_there(&self) -> bool {
         self.at_intervals.iter().any(|one| one.name == TRIMWISED)
-            || self.not_here.iter().any(|why| why.starts_with(TRIMWISED))
+            || self.not_here.iter().any(|one| one.name == TRIMWISED)
     }
 
     /// Returns the policy by which the file system is trimmed; of several, the one that does the most. `None` if

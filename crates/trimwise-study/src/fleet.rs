@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use trimwise::failure::Failure;
 use trimwise::units::Bytes;
+use trimwise_linux::code::{Code, named};
 use trimwise_linux::files::read_input;
 
 use crate::SCHEMA;
@@ -32,6 +33,8 @@ pub struct Fleet {
     pub not_honoured: Vec<Finding>,
     /// What else is wrong, by the hosts' own judgement.
     pub trouble: Vec<Finding>,
+    /// How often each code is among [`not_honoured`](Self::not_honoured) and [`trouble`](Self::trouble).
+    pub codes: BTreeMap<String, Counted>,
     /// How many file systems follow each policy.
     pub policies: BTreeMap<String, usize>,
     /// Files that could not be used.
@@ -69,8 +72,21 @@ pub struct Finding {
     pub place: String,
     /// The finding and its evidence, without a full stop.
     pub what: String,
+    /// Its code, perhaps one that only a newer version knows. `None` if the host has a version without codes.
+    pub code: Option<String>,
     /// The command that said so: `status`, `doctor` or `verify`.
     pub from: &'static str,
+}
+
+/// How often a code was found.
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counted {
+    /// Findings with the code.
+    pub findings: usize,
+    /// Hosts that have some.
+    pub hosts: usize,
+    /// What it means; `None` if this version does not know the code.
+    pub meaning: Option<&'static str>,
 }
 
 /// A file that could not be used.
@@ -92,6 +108,8 @@ struct Status {
     mounts_problem: Option<String>,
     limits_problem: Option<String>,
     metrics_problem: Option<String>,
+    #[serde(default)]
+    codes: Vec<String>,
     file_systems: Vec<Managed>,
 }
 
@@ -101,6 +119,8 @@ struct Managed {
     fs_type: String,
     status: Option<Live>,
     problem: Option<String>,
+    #[serde(default)]
+    codes: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -139,6 +159,7 @@ struct Examined {
 
 #[derive(Deserialize)]
 struct Told {
+    code: Option<String>,
     wrong: bool,
     what: String,
 }
@@ -207,6 +228,16 @@ impl Fleet {
         fleet.file_systems.sort_by_key(place);
         fleet.not_honoured.sort();
         fleet.trouble.sort();
+        let mut hosts: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for one in fleet.not_honoured.iter().chain(&fleet.trouble) {
+            let Some(code) = &one.code else { continue };
+            fleet.codes.entry(code.clone()).or_default().findings += 1;
+            hosts.entry(code).or_default().insert(&one.host);
+        }
+        for (code, counted) in &mut fleet.codes {
+            counted.hosts = hosts[code.as_str()].len();
+            counted.meaning = named(code).map(|entry| entry.meaning);
+        }
         Ok(fleet)
     }
 
@@ -265,36 +296,50 @@ impl Fleet {
     }
 
     fn take_status(&mut self, host: &str, status: Status) {
-        let mut trouble = |place: &str, what: String| {
-            let host = host.to_owned();
-            self.trouble.push(Finding { host, place: place.to_owned(), what, from: "status" });
+        let finding = |place: &str, code: &str, what: String| {
+            let (host, place) = (host.to_owned(), place.to_owned());
+            Finding { host, place, what, code: Some(code.to_owned()), from: "status" }
+        };
+        let mut trouble = |place: &str, code: Code, what: String| {
+            self.trouble.push(finding(place, code.as_str(), ended(&what)));
         };
         let whole = [
-            status.config_problem.map(|why| format!("the configuration is broken: {why}")),
-            status.state_problem,
-            status.history_problem,
-            status.mounts_problem,
-            status.limits_problem,
-            status.metrics_problem,
+            (
+                Code::DaemonConfig,
+                status.config_problem.map(|why| format!("the configuration is broken: {why}")),
+            ),
+            (Code::DaemonState, status.state_problem),
+            (Code::DaemonHistory, status.history_problem),
+            (Code::DaemonMounts, status.mounts_problem),
+            (Code::DaemonLimits, status.limits_problem),
+            (Code::DaemonMetrics, status.metrics_problem),
         ];
-        whole.into_iter().flatten().for_each(|what| trouble("", ended(&what)));
+        let whole = whole.into_iter().filter_map(|(code, what)| Some((code, what?)));
+        whole.for_each(|(code, what)| trouble("", code, what));
+        // What only a newer version finds, it says by its code alone.
+        let newer = |codes: &[String], place: &str| {
+            let newer: Vec<&String> = codes.iter().filter(|code| named(code).is_none()).collect();
+            let what = "a finding that this version does not know";
+            newer.into_iter().map(|code| finding(place, code, what.to_owned())).collect::<Vec<_>>()
+        };
+        self.trouble.extend(newer(&status.codes, ""));
         for one in status.file_systems {
+            self.trouble.extend(newer(&one.codes, &one.mount_point));
+            let mut trouble = |code: Code, what: &str| {
+                self.trouble.push(finding(&one.mount_point, code.as_str(), ended(what)));
+            };
             if let Some(problem) = &one.problem {
-                trouble(&one.mount_point, ended(problem));
+                trouble(Code::DaemonMount, problem);
             }
             let Some(live) = one.status else { continue };
             if live.trouble {
-                trouble(&one.mount_point, ended(&live.why));
+                trouble(Code::DaemonTrouble, &live.why);
             }
             let Totals { trimmed_bytes, counted_bytes } = live.totals;
             if trimmed_bytes > 0 && counted_bytes == 0 && !status.dry_run {
                 let trimmed = Bytes(trimmed_bytes);
-                self.not_honoured.push(Finding {
-                    host: host.to_owned(),
-                    place: one.mount_point.clone(),
-                    what: format!("slices trimmed {trimmed}, but the device counted no discard meanwhile"),
-                    from: "status",
-                });
+                let what = format!("slices trimmed {trimmed}, but the device counted no discard meanwhile");
+                self.not_honoured.push(finding(&one.mount_point, Code::DaemonUncounted.as_str(), what));
             }
             self.file_systems.push(FileSystem {
                 host: host.to_owned(),
@@ -310,22 +355,29 @@ impl Fleet {
     }
 
     fn take_doctor(&mut self, host: &str, doctor: Doctor) {
-        let finding = |place: &str, what: &str| Finding {
+        let finding = |place: &str, what: &str, code: Option<String>| Finding {
             host: host.to_owned(),
             place: place.to_owned(),
             what: ended(what),
+            code,
             from: "doctor",
         };
         for one in doctor.file_systems {
             let wrong: Vec<&Told> = one.findings.iter().filter(|f| f.wrong).collect();
             let is_stopped = one.passes == Some(false);
             let list = if is_stopped { &mut self.not_honoured } else { &mut self.trouble };
-            list.extend(wrong.iter().map(|f| finding(&one.mount_point, &f.what)));
+            list.extend(wrong.iter().map(|f| finding(&one.mount_point, &f.what, f.code.clone())));
             if is_stopped && wrong.is_empty() {
-                self.not_honoured.push(finding(&one.mount_point, "TRIM does not reach the drive"));
+                let code = Code::StopsBelow.to_string();
+                self.not_honoured.push(finding(
+                    &one.mount_point,
+                    "TRIM does not reach the drive",
+                    Some(code),
+                ));
             }
         }
-        self.trouble.extend(doctor.findings.iter().filter(|f| f.wrong).map(|f| finding("", &f.what)));
+        let of_host = doctor.findings.iter().filter(|f| f.wrong);
+        self.trouble.extend(of_host.map(|f| finding("", &f.what, f.code.clone())));
     }
 
     fn take_verified(&mut self, host: &str, verified: Verified) {
@@ -333,13 +385,13 @@ impl Fleet {
             Some(Judgement { verdict, reasons }) => (verdict, reasons.into_iter().next()),
             None => (verified.verdict.unwrap_or_default(), verified.sentence),
         };
-        let meaning = match verdict.as_str() {
-            "ignored" => "TRIM is ignored",
-            "harmful" => "TRIM does harm",
-            "unsupported" => "the device does not accept TRIM",
-            "in_part" => "TRIM reaches only a part",
-            "restores_in_part" => "TRIM restores only a part of the speed",
-            "not_sent" => "the kernel did not send the TRIM",
+        let (code, meaning) = match verdict.as_str() {
+            "ignored" => (Code::VerifyIgnored, "TRIM is ignored"),
+            "harmful" => (Code::VerifyHarmful, "TRIM does harm"),
+            "unsupported" => (Code::VerifyUnsupported, "the device does not accept TRIM"),
+            "in_part" => (Code::VerifyInPart, "TRIM reaches only a part"),
+            "restores_in_part" => (Code::VerifyRestoresInPart, "TRIM restores only a part of the speed"),
+            "not_sent" => (Code::VerifyNotSent, "the kernel did not send the TRIM"),
             _ => return,
         };
         let why = why.map_or(String::new(), |why| format!(": {}", ended(&why)));
@@ -347,6 +399,7 @@ impl Fleet {
             host: host.to_owned(),
             place: verified.settings.target,
             what: format!("{meaning}{why}"),
+            code: Some(code.to_string()),
             from: "verify",
         });
     }

@@ -21,6 +21,7 @@ pub mod device;
 pub mod devices;
 pub mod doctor;
 pub mod figures;
+pub mod findings;
 pub mod fit;
 pub mod fleet;
 pub mod guest_limits;

@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use trimwise::live::Status;
+use trimwise_linux::code::Code;
 
 #[derive(Clone)]
 pub struct Seen<'a> {
@@ -18,9 +19,11 @@ pub struct Seen<'a> {
     pub trimmed_at_s: Option<u64>,
     /// Time of the last map of free space, in seconds since 1970.
     pub looked_at_s: Option<u64>,
+    /// Codes of what is wrong with it.
+    pub codes: Vec<Code>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Whole {
     pub uptime_s: u64,
     /// True if the configuration on disk is invalid and the previous one in use.
@@ -29,6 +32,8 @@ pub struct Whole {
     pub is_state_broken: bool,
     /// Log lines dropped because they were not read in time.
     pub log_lines_dropped: u64,
+    /// Codes of what is wrong with the daemon itself.
+    pub codes: Vec<Code>,
 }
 
 const BUILD_INFO: (&str, &str) = ("build_info", "The version, as a label.");
@@ -38,7 +43,7 @@ pub fn first_line() -> String {
     format!("# HELP trimwise_{} {}", BUILD_INFO.0, BUILD_INFO.1)
 }
 
-pub fn render<'a>(whole: Whole, seen: impl Iterator<Item = Seen<'a>>) -> String {
+pub fn render<'a>(whole: &Whole, seen: impl Iterator<Item = Seen<'a>>) -> String {
     type Of = fn(&Status) -> u64;
     let metrics: [(&str, &str, &str, Of); 19] = [
         ("used_bytes", "gauge", "Bytes in use.", |s| s.used_bytes.0),
@@ -125,6 +130,20 @@ pub fn render<'a>(whole: Whole, seen: impl Iterator<Item = Seen<'a>>) -> String 
         let trouble = one.has_problem || one.status.as_ref().is_some_and(|status| status.reason.is_trouble());
         let _ = writeln!(text, "trimwise_trouble{{{labels}}} {}", u64::from(trouble));
     }
+    head(
+        &mut text,
+        "finding",
+        "gauge",
+        "What is wrong, by its code; `trimwise explain CODE` says what to do.",
+    );
+    for code in &whole.codes {
+        let _ = writeln!(text, "trimwise_finding{{code=\"{code}\"}} 1");
+    }
+    for (labels, one) in &all {
+        for code in &one.codes {
+            let _ = writeln!(text, "trimwise_finding{{{labels},code=\"{code}\"}} 1");
+        }
+    }
     type At = fn(&Seen<'_>) -> Option<u64>;
     let times: [(&str, &str, At); 2] = [
         ("last_trim_timestamp_seconds", "When a slice ended last.", |one| one.trimmed_at_s),
@@ -190,8 +209,9 @@ mod tests {
             is_history_broken: false,
             is_state_broken: false,
             log_lines_dropped: 0,
+            codes: Vec::new(),
         };
-        let text = render(whole, [].into_iter());
+        let text = render(&whole, [].into_iter());
         assert_eq!(text.lines().next(), Some(first_line().as_str()));
         let there: BTreeSet<&str> = names(&text);
         assert!(there.len() > 20, "{there:?}");
@@ -203,5 +223,38 @@ mod tests {
             assert!(used.len() > 5, "{used:?}");
             assert_eq!(used.difference(&there).collect::<Vec<_>>(), Vec::<&&str>::new());
         }
+    }
+
+    #[test]
+    fn each_finding_has_a_series_with_its_code() {
+        let whole = Whole {
+            uptime_s: 0,
+            is_config_broken: true,
+            is_history_broken: false,
+            is_state_broken: false,
+            log_lines_dropped: 0,
+            codes: vec![Code::DaemonConfig],
+        };
+        let seen = Seen {
+            mount: Path::new("/srv"),
+            device: "/dev/sda",
+            fs_type: "ext4",
+            status: None,
+            has_problem: true,
+            trimmed_at_s: None,
+            looked_at_s: None,
+            codes: vec![Code::DaemonMount],
+        };
+        let text = render(&whole, [seen].into_iter());
+        let found: Vec<_> = text.lines().filter(|line| line.starts_with("trimwise_finding")).collect();
+        let of_mount =
+            "mountpoint=\"/srv\",device=\"/dev/sda\",fstype=\"ext4\",code=\"daemon.mount.problem\"";
+        assert_eq!(
+            found,
+            [
+                "trimwise_finding{code=\"daemon.config.broken\"} 1",
+                &format!("trimwise_finding{{{of_mount}}} 1")
+            ]
+        );
     }
 }

@@ -168,7 +168,7 @@ pub enum Command {
     Record(RecordArguments),
     /// Show what the daemon `trimwised` does on each file system
     Status(StatusArguments),
-    /// Explain why the daemon does what it does, and what would change it
+    /// Explain why the daemon does what it does, or what a finding means
     Explain(ExplainArguments),
     /// Show what happened on a file system under the daemon
     History(HistoryArguments),

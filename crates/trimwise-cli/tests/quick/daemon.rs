@@ -55,6 +55,38 @@ fn a_configuration_is_checked_and_all_that_is_wrong_is_told() {
 }
 
 #[test]
+fn a_finding_is_explained_without_a_daemon() {
+    let luks = trimwise(&["explain", "layer.luks.discards-off"]);
+    said(
+        &luks,
+        &[
+            "layer.luks.discards-off (a problem)\n",
+            "A LUKS volume drops TRIM",
+            "What to do: If you accept that",
+            "How it is found: The mapping accepts no TRIM",
+            "More: docs/guide.md#is-trim-on-and-does-it-arrive-doctor\n",
+        ],
+    );
+    let json = trimwise(&["explain", "layer.luks.discards-off", "--json", "-"]);
+    let data: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!((&data["code"], &data["severity"]), (&"layer.luks.discards-off".into(), &"problem".into()));
+    refused(
+        2,
+        &trimwise(&["explain", "layer.luks.discard-off"]),
+        &["unknown code 'layer.luks.discard-off'", "did you mean `layer.luks.discards-off`?", "--list"],
+    );
+    refused(2, &trimwise(&["explain", "layer.quantum.no-trim"]), &["a newer trimwise may know more"]);
+    refused(2, &trimwise(&["explain"]), &["MOUNT|CODE"]);
+    refused(2, &trimwise(&["explain", "/", "--list"]), &["cannot be used with"]);
+    let list = trimwise(&["explain", "--list"]);
+    said(&list, &["layer.luks.discards-off ", "verify.trim.not-sent "]);
+    assert!(text(&list.stdout).lines().all(|line| line.chars().count() <= 100));
+    let json = trimwise(&["explain", "--list", "--json", "-"]);
+    let data: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert!(data["findings"].as_array().unwrap().iter().any(|one| one["code"] == "mount.timer.masked"));
+}
+
+#[test]
 fn the_doctor_says_what_is_wrong_with_exit_code_1() {
     let host = tempfile::tempdir().unwrap();
     let file = |path: &str, text: &str| {
@@ -72,9 +104,13 @@ fn the_doctor_says_what_is_wrong_with_exit_code_1() {
     let output = trimwise(&["doctor", "--host-root", root]);
     refused(1, &output, &["error: 1 thing is wrong"]);
     let shown = text(&output.stdout);
-    for words in
-        ["/media: ext4 on /dev/sdb, nodiscard: TRIM does not pass", "the USB adapter of sdb", "remedy: "]
-    {
+    for words in [
+        "/media: ext4 on /dev/sdb, nodiscard: TRIM does not pass",
+        "the USB adapter of sdb",
+        "[disk.usb.adapter-no-trim]\n",
+        "remedy: ",
+        "`trimwise explain CODE` tells more of what is in brackets.\n",
+    ] {
         assert!(shown.contains(words), "'{words}' is not in: {shown}");
     }
     let json = trimwise(&["doctor", "/media", "--host-root", root, "--json", "-"]);
@@ -83,6 +119,7 @@ fn the_doctor_says_what_is_wrong_with_exit_code_1() {
         (json.status.code(), &data["wrong"], &data["file_systems"][0]["passes"]),
         (Some(1), &1.into(), &false.into())
     );
+    assert_eq!(data["file_systems"][0]["findings"][0]["code"], "disk.usb.adapter-no-trim");
     let empty = host.path().join("sys").display().to_string();
     for wrong in ["/nope", "/dev/null", &empty] {
         let words = format!("--host-root {wrong}: {}/proc/1/mountinfo", wrong);

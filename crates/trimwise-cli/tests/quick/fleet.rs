@@ -66,9 +66,9 @@ fn stale_space_drives_that_ignore_trim_and_policies_that_differ_are_shown() {
     for words in [
         "3 hosts with 4 managed file systems",
         "Stale space: 46 GiB on 3 hosts. On 1 file system, mounted with `discard`, it is unknown.",
-        "db1 /srv: slices trimmed 7 GiB, but the device counted no discard meanwhile (status).",
+        "db1 /srv: slices trimmed 7 GiB, but the device counted no discard meanwhile (status: daemon.trim.uncounted).",
         "db1 sata-small: TRIM is ignored",
-        "db1 /srv: The last slice failed: Input/output error (status).",
+        "db1 /srv: The last slice failed: Input/output error (status: daemon.trim.trouble).",
         "judicious: 3 of 4 file systems.",
         "set:40:90: 1: db1 /srv.",
     ] {
@@ -84,6 +84,117 @@ fn stale_space_drives_that_ignore_trim_and_policies_that_differ_are_shown() {
     assert_eq!(json["file_systems"][0]["stale_bytes"], 41 * GIB);
     assert_eq!(json["file_systems"][1]["stale_bytes"], Value::Null);
     assert_eq!(json["not_honoured"].as_array().unwrap().len(), 2, "{json}");
+}
+
+/// Host, place, text and code of each finding.
+fn coded(fleet: &Value) -> Vec<String> {
+    let lists = ["not_honoured", "trouble"].map(|list| fleet[list].as_array().unwrap());
+    let told = |one: &Value| {
+        ["host", "place", "what", "code"].map(|key| one[key].as_str().unwrap_or("none").to_owned()).join(" ")
+    };
+    lists.into_iter().flatten().map(told).collect()
+}
+
+#[test]
+fn each_finding_of_a_fleet_has_a_code() {
+    let dir = tempfile::tempdir().unwrap();
+    let fleet = dir.path();
+    let mut whole = status(&[]);
+    for problem in ["config", "state", "history", "mounts", "limits", "metrics"] {
+        whole[format!("{problem}_problem")] = format!("{problem} fails.").into();
+    }
+    write(fleet, "all.json", &whole);
+    let mut broken = file_system("/", "judicious", 3, 7);
+    broken["problem"] = "It hangs.".into();
+    let mut dry_run = status(&[broken, file_system("/dry", "judicious", 3, 0)]);
+    dry_run["dry_run"] = true.into();
+    write(fleet, "dry.json", &dry_run);
+    for verdict in ["ignored", "harmful", "unsupported", "in_part", "restores_in_part", "not_sent", "arrives"]
+    {
+        let verified = json!({
+            "schema": 1, "trimwise": "0.1.0", "settings": { "target": verdict },
+            "judgement": { "verdict": verdict, "reasons": ["Why."] },
+        });
+        write(fleet, &format!("drives/verify-{verdict}.json"), &verified);
+    }
+    let doctor = json!({
+        "schema": 1, "trimwise": "0.1.0", "kernel": "6.12",
+        "file_systems": [
+            { "mount_point": "/disk", "passes": false, "findings": [{ "wrong": false, "what": "A hard disk." }] },
+            { "mount_point": "/old", "passes": false, "findings": [{ "wrong": true, "what": "Without a code." }] },
+            {
+                "mount_point": "/luks", "passes": false,
+                "findings": [{ "code": "layer.luks.discards-off", "wrong": true, "what": "It drops TRIM." }],
+            },
+        ],
+        "findings": [{ "code": "mount.timer.masked", "wrong": true, "what": "Masked." }],
+    });
+    write(fleet, "laptop.doctor.json", &doctor);
+    let output = trimwise(&["fleet", fleet.to_str().unwrap(), "--json", "-"]);
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        coded(&json),
+        [
+            "drives harmful TRIM does harm: Why verify.trim.harmful",
+            "drives ignored TRIM is ignored: Why verify.trim.ignored",
+            "drives in_part TRIM reaches only a part: Why verify.trim.in-part",
+            "drives not_sent the kernel did not send the TRIM: Why verify.trim.not-sent",
+            "drives restores_in_part TRIM restores only a part of the speed: Why verify.trim.restores-in-part",
+            "drives unsupported the device does not accept TRIM: Why verify.trim.unsupported",
+            "laptop /disk TRIM does not reach the drive fleet.trim.stops",
+            "laptop /luks It drops TRIM layer.luks.discards-off",
+            "laptop /old Without a code none",
+            "all  history fails daemon.history.broken",
+            "all  limits fails daemon.limits.too-low",
+            "all  metrics fails daemon.metrics.broken",
+            "all  mounts fails daemon.mounts.unreadable",
+            "all  state fails daemon.state.broken",
+            "all  the configuration is broken: config fails daemon.config.broken",
+            "dry / It hangs daemon.mount.problem",
+            "laptop  Masked mount.timer.masked",
+        ]
+    );
+}
+
+/// A newer host may know more.
+#[test]
+fn a_code_of_a_newer_version_is_kept_and_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let fleet = dir.path();
+    for host in ["web1", "web2"] {
+        let finding = json!({ "code": "layer.quantum.no-trim", "wrong": true, "what": "It is both." });
+        let doctor = json!({
+            "schema": 1, "trimwise": "9.0.0", "kernel": "9.9", "findings": [],
+            "file_systems": [{ "mount_point": "/", "passes": false, "findings": [finding.clone(), finding] }],
+        });
+        write(fleet, &format!("{host}.doctor.json"), &doctor);
+    }
+    let mut troubled = file_system("/srv", "judicious", 3, 0);
+    troubled["codes"] = json!(["daemon.trim.uncounted", "daemon.trim.entangled"]);
+    let mut newer = status(&[troubled]);
+    newer["codes"] = json!(["daemon.config.\u{1b}[31m"]);
+    write(fleet, "web1.json", &newer);
+    let place = fleet.to_str().unwrap();
+    let json: Value = serde_json::from_slice(&trimwise(&["fleet", place, "--json", "-"]).stdout).unwrap();
+    let counted = |code: &str| {
+        let one = &json["codes"][code];
+        (one["findings"].as_u64(), one["hosts"].as_u64(), one["meaning"].is_null())
+    };
+    assert_eq!(counted("layer.quantum.no-trim"), (Some(4), Some(2), true));
+    assert_eq!(counted("daemon.trim.entangled"), (Some(1), Some(1), true));
+    assert_eq!(counted("daemon.trim.uncounted"), (Some(1), Some(1), false));
+    assert_eq!(json["codes"].as_object().unwrap().len(), 4, "{}", json["codes"]);
+    let output = trimwise(&["fleet", place]);
+    said(&output, &[]);
+    let shown = unfolded(&output);
+    for words in [
+        "web1 /: It is both (doctor: layer.quantum.no-trim).",
+        "web1 /srv: a finding that this version does not know (status: daemon.trim.entangled).",
+        "layer.quantum.no-trim 4 2 Not known to trimwise",
+        "daemon.config.\u{fffd}[31m 1 1",
+    ] {
+        assert!(shown.contains(words), "'{words}' is not in {shown}");
+    }
 }
 
 #[test]

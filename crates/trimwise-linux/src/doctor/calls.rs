@@ -6,17 +6,12 @@ use std::path::{Path, PathBuf};
 use crate::fstab;
 use crate::host_root::HostRoot;
 use crate::mount::{Mount, nearest};
+use crate::today::WhyNot;
 
 /// The option of fstab(5) that exempts a file system from `fstrim --fstab` and `--listed-in`.
 pub const NO_TRIM: &str = "X-fstrim.notrim";
 const FSTAB: &str = "/etc/fstab";
 const MOUNTINFO: &str = "/proc/self/mountinfo";
-
-/// Why a call that follows fstab leaves out a file system.
-pub(super) const NOT_IN_FSTAB: &str = "it follows /etc/fstab, which does not list this file system";
-
-/// Why `fstrim --fstab` leaves out a file system that is listed.
-pub(super) const RO_IN_FSTAB: &str = "its line in /etc/fstab says `ro`";
 
 /// What one call trims.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,10 +123,10 @@ impl Call {
     }
 
     /// Returns the reason why this call leaves out the file system of these mounts; `None` if it trims it.
-    pub fn why_not(&self, root: &HostRoot, listing: &Listing<'_>, same: &[&Mount]) -> Option<String> {
+    pub fn why_not(&self, root: &HostRoot, listing: &Listing<'_>, same: &[&Mount]) -> Option<WhyNot> {
         match self {
             Self::Listed(_, Some(types)) if !same.iter().any(|mount| has_type(types, &mount.fs_type)) => {
-                Some(format!("it trims only the types `{types}`"))
+                Some(WhyNot::Other(format!("it trims only the types `{types}`")))
             }
             Self::Listed(files, _) => listing.why_not_listed(root, files, same),
             Self::Paths(paths) => {
@@ -140,14 +135,14 @@ impl Call {
                 };
                 let shown =
                     || paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
-                (!paths.iter().any(is_in)).then(|| format!("it trims only {}", shown()))
+                (!paths.iter().any(is_in)).then(|| WhyNot::Other(format!("it trims only {}", shown())))
             }
             Self::Btrfs(_) if same.iter().all(|mount| mount.fs_type != "btrfs") => {
-                Some("it trims btrfs only".to_owned())
+                Some(WhyNot::Other("it trims btrfs only".to_owned()))
             }
             Self::Btrfs(points) => {
                 let is_named = points.is_empty() || points.iter().any(|point| listing.is_at(point, same));
-                (!is_named).then(|| "BTRFS_TRIM_MOUNTPOINTS does not name it".to_owned())
+                (!is_named).then(|| WhyNot::Other("BTRFS_TRIM_MOUNTPOINTS does not name it".to_owned()))
             }
         }
     }
@@ -182,7 +177,7 @@ impl<'a> Listing<'a> {
         listed.into_iter().flatten().map(|&index| &self.fstab[index]).collect()
     }
 
-    fn why_not_listed(&self, root: &HostRoot, files: &[PathBuf], same: &[&Mount]) -> Option<String> {
+    fn why_not_listed(&self, root: &HostRoot, files: &[PathBuf], same: &[&Mount]) -> Option<WhyNot> {
         for file in files {
             if file == Path::new(FSTAB) {
                 if !self.fstab.is_empty() {
@@ -196,28 +191,28 @@ impl<'a> Listing<'a> {
                         || root.path(&mount.mount_point).metadata().is_ok_and(|found| !found.is_dir());
                     is_writable && self.is_at(&mount.mount_point, same) && !is_file()
                 };
-                return (!same.iter().any(is_usable))
-                    .then(|| "each of its mounts is read-only, a file, or covered by another".to_owned());
+                let why = "each of its mounts is read-only, a file, or covered by another";
+                return (!same.iter().any(is_usable)).then(|| WhyNot::Other(why.to_owned()));
             } else if let Some(text) = root.whole_text(file).filter(|text| !text.trim().is_empty()) {
                 let is_listed = fstab::parse(&text).iter().any(|entry| self.is_at(&entry.point, same));
-                return (!is_listed)
-                    .then(|| format!("it follows {}, which does not list this file system", file.display()));
+                let why = || format!("it follows {}, which does not list this file system", file.display());
+                return (!is_listed).then(|| WhyNot::Other(why()));
             }
         }
-        Some("the files that it follows are empty".to_owned())
+        Some(WhyNot::Other("the files that it follows are empty".to_owned()))
     }
 
-    fn why_not_in_fstab(&self, same: &[&Mount]) -> Option<String> {
+    fn why_not_in_fstab(&self, same: &[&Mount]) -> Option<WhyNot> {
         let entries = self.entries_of(same);
         let is_root = self.knows_root && self.is_at(Path::new("/"), same);
         match () {
             () if entries.iter().any(|entry| !entry.has(NO_TRIM) && !entry.has("ro")) => None,
             () if entries.iter().any(|entry| entry.has(NO_TRIM)) && fstab::is_spared(&entries) => {
-                Some(format!("{NO_TRIM} in /etc/fstab"))
+                Some(WhyNot::Other(format!("{NO_TRIM} in /etc/fstab")))
             }
-            () if !entries.is_empty() => Some(format!("{RO_IN_FSTAB}, and it leaves out such a file system")),
+            () if !entries.is_empty() => Some(WhyNot::ReadOnlyInFstab),
             () if is_root && !self.fstab.iter().any(|entry| entry.point == Path::new("/")) => None,
-            () => Some(NOT_IN_FSTAB.to_owned()),
+            () => Some(WhyNot::NotInFstab),
         }
     }
 }

@@ -4,6 +4,7 @@ use super::Finding;
 use super::disk::{Disk, Hypervisor, Scsi, Transport};
 use super::graph::Node;
 use super::quirks::{self, Quirk};
+use crate::code::Code;
 use crate::host_root::HostRoot;
 use crate::text::quoted;
 
@@ -15,7 +16,7 @@ const LIBSAS_DRIVERS: [&str; 5] = ["mvsas", "isci", "pm80xx", "aic94xx", "hisi_s
 pub(super) fn ending(root: &HostRoot, node: &Node, disk: &Disk) -> Finding {
     let name = &node.name;
     let model = if disk.model.is_empty() { name } else { &disk.model };
-    let wrong = |what: String, mend: &str| Finding::wrong(name.clone(), what, mend);
+    let found = |code, what: String, mend: &str| Finding::new(code, name.clone(), what).mended_by(mend);
     let driver = disk.driver.as_deref().unwrap_or_default();
     let is_raid = RAID_DRIVERS.contains(&driver);
     let is_ata = disk.transport == Transport::Ata
@@ -25,37 +26,43 @@ pub(super) fn ending(root: &HostRoot, node: &Node, disk: &Disk) -> Finding {
         // The kernel's mode for a disk, and what the disk claims, count more than its name and connection: hypervisors'
         // disks, too, may carry out what they do not announce.
         _ if has_unused_trim(disk, is_ata) => {
-            of_scsi(node, disk, || (format!("{model} does not accept UNMAP"), "another disk"))
+            of_scsi(node, disk, || (Code::ScsiNoUnmap, format!("{model} does not accept UNMAP"), "another disk"))
         }
-        Transport::Drbd => wrong(
+        Transport::Drbd => found(
+            Code::DrbdNoTrim,
             format!("{name} accepts no TRIM: DRBD takes the least of what its disk here and its peers accept"),
             "see which of them accepts none (`lsblk --discard` shows the disk here), mend that, and connect anew",
         ),
-        Transport::Zvol => wrong(
+        Transport::Zvol => found(
+            Code::ZvolNoTrim,
             format!("{name}, a volume of ZFS, accepts no TRIM"),
             "if /sys/module/zfs/parameters/zvol_max_discard_blocks is 0, set it, and import the pool anew",
         ),
-        Transport::Network(protocol) => wrong(
+        Transport::Network(protocol) => found(
+            Code::NetworkNoTrim,
             format!("{name} lies on another host ({protocol}), which offers no TRIM for it"),
             "on the host that serves it: let it announce UNMAP or TRIM (thin provisioning), then connect anew",
         )
         .beyond_this_host(),
         _ if let Some(hypervisor) = disk.hypervisor => {
-            wrong(format!("the virtual disk {name} does not accept TRIM"), on_host_of(hypervisor))
-                .beyond_this_host()
+            let what = format!("the virtual disk {name} does not accept TRIM");
+            found(Code::VirtualNoTrim, what, on_host_of(hypervisor)).beyond_this_host()
         }
         _ if disk.rotational && disk.transport != Transport::Usb => {
             let what = format!("{model} is a hard disk, or claims to be: it has no TRIM");
             // A controller's volume of SSDs claims to be one, too.
-            Finding { wrong: is_raid, ..Finding::note(name.clone(), what) }.beyond_this_host()
+            let code = if is_raid { Code::RaidControllerRotates } else { Code::RotationalNoTrim };
+            Finding::new(code, name.clone(), what).beyond_this_host()
         }
         _ if ["pmem", "ram", "zram"].iter().any(|memory| name.starts_with(memory)) => {
-            Finding::note(name.clone(), format!("{name} lies in memory, which needs no TRIM")).beyond_this_host()
+            let what = format!("{name} lies in memory, which needs no TRIM");
+            Finding::new(Code::MemoryNoTrim, name.clone(), what).beyond_this_host()
         }
         _ if is_ata => of_ata(root, node, disk, model),
         Transport::Usb => {
             let found = of_scsi(node, disk, || {
                 (
+                    Code::UsbAdapterNoTrim,
                     format!("the USB adapter of {model} does not offer TRIM, or the kernel does not trust it"),
                     "another adapter (UASP, with UNMAP)",
                 )
@@ -63,6 +70,7 @@ pub(super) fn ending(root: &HostRoot, node: &Node, disk: &Disk) -> Finding {
             let Finding { what, mend, .. } = &found;
             match disk.rotational {
                 true => Finding {
+                    code: Code::UsbClaimsToRotate,
                     wrong: false,
                     what: format!(
                         "{model} claims to be a hard disk, which needs no TRIM. USB adapters claim so of SSDs, too: then \
@@ -76,6 +84,7 @@ pub(super) fn ending(root: &HostRoot, node: &Node, disk: &Disk) -> Finding {
         }
         Transport::AtaBehindSas if !is_raid => of_scsi(node, disk, || {
             (
+                Code::SasHbaNoTrim,
                 format!(
                     "the SAS HBA{} passes no TRIM on to {model}: it translates for SATA drives, and does so only for \
                      those that promise what a read after TRIM returns (DRAT and RZAT)",
@@ -86,20 +95,22 @@ pub(super) fn ending(root: &HostRoot, node: &Node, disk: &Disk) -> Finding {
             )
         }),
         Transport::Scsi | Transport::AtaBehindSas => of_scsi(node, disk, || {
-            let (why, mend) = match is_raid {
-                true => ("a RAID controller", "HBA mode (JBOD) of the controller passes TRIM on"),
+            let (code, why, mend) = match is_raid {
+                true => (Code::RaidControllerNoTrim, "a RAID controller", "HBA mode (JBOD) of the controller passes TRIM on"),
                 false => (
+                    Code::ScsiNoUnmap,
                     "a RAID controller, or a disk without thin provisioning",
                     "a RAID controller in HBA mode passes TRIM on; a disk without thin provisioning has none",
                 ),
             };
-            (format!("{model} does not accept UNMAP: {why}{}", of_driver(disk)), mend)
+            (code, format!("{model} does not accept UNMAP: {why}{}", of_driver(disk)), mend)
         }),
         Transport::Other => {
-            wrong(format!("{model} accepts no TRIM; what drives it is not known here"), "").beyond_this_host()
+            let what = format!("{model} accepts no TRIM; what drives it is not known here");
+            found(Code::UnknownNoTrim, what, "").beyond_this_host()
         }
         Transport::Ata | Transport::Nvme | Transport::Mmc | Transport::Ufs | Transport::Virtio | Transport::Xen => {
-            wrong(format!("{model} offers no TRIM"), "another drive; for some, newer firmware").beyond_this_host()
+            no_trim(node, model)
         }
     }
 }
@@ -145,26 +156,24 @@ fn of_driver(disk: &Disk) -> String {
 
 fn of_ata(root: &HostRoot, node: &Node, disk: &Disk, model: &str) -> Finding {
     if is_forced(root, node, ["notrim", "trim"]) {
-        return Finding::wrong(
-            node.name.clone(),
-            format!("the kernel's command line forbids TRIM to {model} (libata.force=...notrim)"),
+        let what = format!("the kernel's command line forbids TRIM to {model} (libata.force=...notrim)");
+        return Finding::new(Code::SataForbidden, node.name.clone(), what).mended_by(
             "take `notrim` off the kernel's command line, if the drive handles TRIM well, and boot",
         );
     }
     if quirks::of(&disk.model, &disk.firmware) == Some(Quirk::NoTrim) {
-        return Finding::wrong(
-            node.name.clone(),
-            format!("{model}: the kernel sends no TRIM because this drive handles it wrongly"),
-            "use another drive",
-        )
-        .beyond_this_host();
+        let what = format!("{model}: the kernel sends no TRIM because this drive handles it wrongly");
+        return Finding::new(Code::SataTrimFaulty, node.name.clone(), what)
+            .mended_by("use another drive")
+            .beyond_this_host();
     }
-    Finding::wrong(
-        node.name.clone(),
-        format!("{model} offers no TRIM"),
-        "another drive; for some, newer firmware",
-    )
-    .beyond_this_host()
+    no_trim(node, model)
+}
+
+fn no_trim(node: &Node, model: &str) -> Finding {
+    Finding::new(Code::DriveNoTrim, node.name.clone(), format!("{model} offers no TRIM"))
+        .mended_by("another drive; for some, newer firmware")
+        .beyond_this_host()
 }
 
 /// Returns true if the kernel's command line forces the first of two opposite values on an ATA drive (`libata.force=`, in
@@ -198,40 +207,46 @@ pub(super) fn is_forced(root: &HostRoot, node: &Node, [value, opposite]: [&str; 
 
 /// Judges a disk that Linux drives as SCSI by its provisioning mode. `otherwise` names what stops TRIM if the disk
 /// offers none, and what would help outside this host.
-fn of_scsi(node: &Node, disk: &Disk, otherwise: impl FnOnce() -> (String, &'static str)) -> Finding {
+fn of_scsi(node: &Node, disk: &Disk, otherwise: impl FnOnce() -> (Code, String, &'static str)) -> Finding {
     let name = &node.name;
     let is_ata = disk.transport == Transport::Ata;
     let Some(Scsi { file, mode, claims }) = &disk.scsi else {
-        let (what, mend) = otherwise();
-        return unknown_unmap(node, disk, what, mend);
+        return unknown_unmap(node, disk, otherwise());
     };
     let is_usb = disk.transport == Transport::Usb;
     match (mode.as_str(), *claims) {
-        ("unmap" | "writesame_16" | "writesame_10" | "writesame_zero", _) => Finding::wrong(
+        ("unmap" | "writesame_16" | "writesame_10" | "writesame_zero", _) => Finding::new(
+            Code::ScsiLimitZero,
             name.clone(),
             format!(
                 "{file} is `{mode}` already, but discard_max_bytes and its hardware limit are 0, so the kernel sends \
                  no TRIM"
             ),
+        )
+        .mended_by(
             "set the mode once more: the kernel then works out the limit again. If it stays 0, only other firmware of \
              the disk or its adapter, or another adapter, helps",
         )
         .with_commands([format!("echo {mode} > {}", quoted(file))], []),
-        (mode, Some(claimed)) if !claimed.is_empty() && mode != "disabled" => Finding::wrong(
+        (mode, Some(claimed)) if !claimed.is_empty() && mode != "disabled" => Finding::new(
+            Code::ScsiClaimUnused,
             name.clone(),
             format!("{name} claims to offer TRIM (`{claimed}`), but the kernel does not use it ({file} is `{mode}`)"),
-            format!(
-                "write `{claimed}` there, and add a udev rule that does so at each boot, also in the initramfs if \
-                 anything is mounted or assembled there"
-            ),
         )
+        .mended_by(format!(
+            "write `{claimed}` there, and add a udev rule that does so at each boot, also in the initramfs if anything \
+             is mounted or assembled there"
+        ))
         .with_commands([format!("echo {claimed} > {}", quoted(file))], [format!("echo {mode} > {}", quoted(file))]),
-        ("disabled", claims) if claims != Some("") => Finding::wrong(
+        ("disabled", claims) if claims != Some("") => Finding::new(
+            Code::ScsiDisabled,
             name.clone(),
             format!(
                 "TRIM is switched off for {name} ({file} is `disabled`): by hand, or by the kernel because the disk \
                  rejected a discard"
             ),
+        )
+        .mended_by(
             "switch it on; if the disk rejects it again, the kernel switches it off again, and nothing helps. If \
              something does so at each boot (a udev rule, a script), remove that",
         )
@@ -245,35 +260,30 @@ fn of_scsi(node: &Node, disk: &Disk, otherwise: impl FnOnce() -> (String, &'stat
             [format!("echo disabled > {}", quoted(file))],
         ),
         (_, Some(_)) => {
-            let (what, mend) = otherwise();
-            Finding::wrong(name.clone(), format!("{what} (it claims none)"), mend).beyond_this_host()
+            let (code, what, mend) = otherwise();
+            let what = format!("{what} (it claims none)");
+            Finding::new(code, name.clone(), what).mended_by(mend).beyond_this_host()
         }
-        (_, None) if is_usb => {
-            let (what, mend) = otherwise();
-            unknown_unmap(node, disk, what, mend)
-        }
+        (_, None) if is_usb => unknown_unmap(node, disk, otherwise()),
         (_, None) => {
-            let (what, mend) = otherwise();
-            Finding::wrong(name.clone(), format!("{what}; provisioning_mode is `{mode}`"), mend).beyond_this_host()
+            let (code, what, mend) = otherwise();
+            let what = format!("{what}; provisioning_mode is `{mode}`");
+            Finding::new(code, name.clone(), what).mended_by(mend).beyond_this_host()
         }
     }
 }
 
 /// A disk of which the kernel does not show whether it claims UNMAP: sg_vpd asks it.
-fn unknown_unmap(node: &Node, disk: &Disk, what: String, mend: &str) -> Finding {
+fn unknown_unmap(node: &Node, disk: &Disk, (code, what, mend): (Code, String, &str)) -> Finding {
     let name = &node.name;
     let file = disk.scsi.as_ref().map_or_else(
         || format!("/sys/block/{name}/device/scsi_disk/*/provisioning_mode"),
         |scsi| scsi.file.clone(),
     );
-    let finding = Finding::wrong(
-        name.clone(),
-        what,
-        format!(
-            "if `sg_vpd --page=lbpv /dev/{name}` shows LBPU as 1, write `unmap` into {file}, with a udev rule for each \
-             boot; otherwise {mend}"
-        ),
-    );
+    let finding = Finding::new(code, name.clone(), what).mended_by(format!(
+        "if `sg_vpd --page=lbpv /dev/{name}` shows LBPU as 1, write `unmap` into {file}, with a udev rule for each \
+         boot; otherwise {mend}"
+    ));
     match &disk.scsi {
         Some(scsi) => finding.with_commands(
             [format!(

@@ -7,6 +7,7 @@ use super::disk::{Disk, Hypervisor, Transport};
 use super::graph::{Graph, Kind, Node};
 use super::quirks::{self, Quirk};
 use super::{drive, mapping};
+use crate::code::Code;
 use crate::host_root::HostRoot;
 use crate::mount::{Mount, nearest};
 
@@ -17,6 +18,8 @@ pub(crate) struct Stack<'a> {
     /// All mounts of the host.
     pub mounts: &'a [Mount],
     pub graph: &'a Graph,
+    /// Returns the table of a device-mapper mapping, by name, if this host shows it.
+    pub tables: &'a dyn Fn(&str) -> Option<String>,
 }
 
 /// Adds findings on the layers that stop TRIM, and on drives whose TRIM is faulty.
@@ -43,7 +46,7 @@ pub(crate) fn of_graph(stack: &Stack<'_>, findings: &mut Vec<Finding>) {
         }
         if mapping::is_thin(stack, node) && stack.graph.passes_below(index) == Some(false) {
             let what = "trimming it frees room in its pool, but goes no further down";
-            findings.push(Finding::note(node.name.clone(), what));
+            findings.push(Finding::new(Code::ThinKeptInPool, node.name.clone(), what));
         }
         match &node.kind {
             Kind::Loop(file) if node.is_whole && node.below.is_empty() => {
@@ -83,7 +86,7 @@ fn switched_off(node: &Node) -> Option<Finding> {
     );
     let wrong = |mend: String| {
         let mend = format!("{mend} what sets it to 0 at each boot: a udev rule, tmpfiles.d, a script");
-        Finding::wrong(node.name.clone(), what.clone(), mend)
+        Finding::new(Code::LimitSwitchedOff, node.name.clone(), what.clone()).mended_by(mend)
     };
     // `queue_discard_max_store` in Linux's block/blk-sysfs.c takes a 32-bit number, and only multiples of the
     // granularity. With the limit, newer kernels set the granularity to 0 (since 6.17, and stable ones such as 6.12.42):
@@ -174,34 +177,39 @@ fn below_loop(node: &Node, file: &str, mounts: &[Mount]) -> Finding {
         ),
         None => format!("TRIM punches holes in {file}, whose file system is not mounted here"),
     };
-    Finding::note(node.name.clone(), what)
+    Finding::new(Code::LoopPunchesHoles, node.name.clone(), what)
 }
 
 fn of_model(root: &HostRoot, node: &Node, disk: &Disk) -> Option<Finding> {
     let forced_off = drive::is_forced(root, node, ["noncqtrim", "ncqtrim"]);
-    let what = match quirks::of(&disk.model, &disk.firmware)? {
+    let found = |code, what| Finding { wrong: false, ..Finding::new(code, node.name.clone(), what) };
+    Some(match quirks::of(&disk.model, &disk.firmware)? {
         Quirk::NoQueuedTrim if forced_off => return None,
-        Quirk::NoQueuedTrim => format!(
-            "{} loses data with queued TRIM; the kernel knows this and sends unqueued TRIMs, each of which stalls the \
-             drive's queue: trim in quiet hours or in small slices",
-            disk.model
+        Quirk::NoQueuedTrim => found(
+            Code::SataQueuedTrimFaulty,
+            format!(
+                "{} loses data with queued TRIM; the kernel knows this and sends unqueued TRIMs, each of which stalls \
+                 the drive's queue: trim in quiet hours or in small slices",
+                disk.model
+            ),
         ),
-        Quirk::NoTrim => {
-            format!("{} handles TRIM wrongly; the kernel knows this and sends it none", disk.model)
-        }
-    };
-    Some(Finding::note(node.name.clone(), what))
+        Quirk::NoTrim => found(
+            Code::SataTrimFaulty,
+            format!("{} handles TRIM wrongly; the kernel knows this and sends it none", disk.model),
+        ),
+    })
 }
 
 fn of_virtual(node: &Node, hypervisor: Hypervisor) -> Finding {
+    let found = |what: String| Finding::new(Code::VirtualHostUnknown, node.name.clone(), what);
     let what = "a virtual disk: it accepts TRIM, but whether its host passes that on to its own disk cannot be seen in here";
     let (more, mend) = match hypervisor {
         Hypervisor::Qemu => (
             ". QEMU's disks accept TRIM even where the host ignores it (discard=ignore, the default)",
             "ask on the host: discard=unmap must be set for this disk, and its image must shrink after a trim".to_owned(),
         ),
-        Hypervisor::Ebs | Hypervisor::Google => return Finding::note(node.name.clone(), what),
+        Hypervisor::Ebs | Hypervisor::Google => return found(what.to_owned()),
         other => ("", format!("ask {}; its image must shrink after a trim", drive::on_host_of(other))),
     };
-    Finding::note(node.name.clone(), format!("{what}{more}")).mended_by(mend)
+    found(format!("{what}{more}")).mended_by(mend)
 }

@@ -2,11 +2,14 @@
 
 use serde::Serialize;
 
+use crate::code::{Code, Severity};
 use crate::text::is_unprintable;
 
 /// A problem or a note in the doctor's report.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
+    /// Its code, which stays the same over versions.
+    pub code: Code,
     /// True if this is a problem, false if it is only a note.
     pub wrong: bool,
     /// The device, file or option concerned.
@@ -25,21 +28,21 @@ pub struct Finding {
 }
 
 impl Finding {
-    pub(crate) fn wrong(place: impl Into<String>, what: impl Into<String>, mend: impl Into<String>) -> Self {
+    /// A finding with the severity of its code.
+    pub(crate) fn new(code: Code, place: impl Into<String>, what: impl Into<String>) -> Self {
         Self {
-            wrong: true,
+            code,
+            wrong: code.entry().severity == Severity::Problem,
             place: place.into(),
             what: what.into(),
-            mend: Some(mend.into()),
-            ..Self::default()
+            mend: None,
+            commands: Vec::new(),
+            undo: Vec::new(),
+            nothing_helps: false,
         }
     }
 
-    pub(crate) fn note(place: impl Into<String>, what: impl Into<String>) -> Self {
-        Self { place: place.into(), what: what.into(), ..Self::default() }
-    }
-
-    /// Adds a remedy to a note.
+    /// Adds a remedy.
     pub(crate) fn mended_by(mut self, mend: impl Into<String>) -> Self {
         self.mend = Some(mend.into());
         self

@@ -6,6 +6,7 @@ use super::Finding;
 use super::ending::Stack;
 use super::graph::{Kind, Node};
 use crate::block_device::{SysBlock, devices_in_sysfs, of_node};
+use crate::code::Code;
 use crate::mount::{Mount, nearest};
 use crate::text::quoted;
 
@@ -17,10 +18,12 @@ pub(super) fn ending(stack: &Stack<'_>, stop: usize) -> Finding {
     let table = table(stack, node);
     let target = table.as_deref().and_then(|table| table.split_whitespace().nth(2));
     let is_crypt = |name: &str| name.starts_with("veracrypt") || name.starts_with("truecrypt");
-    let wrong = |what: String, mend: String| Finding::wrong(node.name.clone(), what, mend);
+    let found =
+        |code, what: String, mend: String| Finding::new(code, node.name.clone(), what).mended_by(mend);
     let reload = || reload(&node.kind).into_iter().flatten();
     match &node.kind {
-        Kind::Raid(_) | Kind::Lvm(_) | Kind::Multipath(_) | Kind::Mapper(_) if !node.is_whole => wrong(
+        Kind::Raid(_) | Kind::Lvm(_) | Kind::Multipath(_) | Kind::Mapper(_) if !node.is_whole => found(
+            Code::MappingCauseUnknown,
             format!("{} accepts no TRIM; why is not known, since sysfs does not show all that lies below it", node.name),
             format!("see what is missing: `lsblk --inverse {}`", node.device.node().display()),
         ),
@@ -29,7 +32,8 @@ pub(super) fn ending(stack: &Stack<'_>, stop: usize) -> Finding {
                 "dm-crypt ({name}) passes TRIM on, but was opened before the devices below accepted any, and its limit \
                  is from then"
             );
-            wrong(what, "load its table anew (cryptsetup asks for the passphrase)".to_owned()).with_commands(reload(), [])
+            found(Code::CryptOpenedBeforeTrim, what, "load its table anew (cryptsetup asks for the passphrase)".to_owned())
+                .with_commands(reload(), [])
         }
         Kind::Crypt(name, format) => crypt(stack, node, name, format),
         Kind::Integrity(name) => {
@@ -37,7 +41,8 @@ pub(super) fn ending(stack: &Stack<'_>, stop: usize) -> Finding {
             match raid_with_integrity(name) {
                 Some(volume) => {
                     let convert = |is_on: &str| [format!("lvconvert --yes --raidintegrity {is_on} {volume}")];
-                    wrong(
+                    found(
+                        Code::IntegrityNoTrim,
                         what,
                         "choose between TRIM and checksums: LVM RAID without integrity passes TRIM on, but no longer \
                          notices data that the disk corrupts. Taking it back writes all checksums anew"
@@ -45,7 +50,8 @@ pub(super) fn ending(stack: &Stack<'_>, stop: usize) -> Finding {
                     )
                     .with_commands(convert("n"), convert("y"))
                 }
-                None => wrong(
+                None => found(
+                    Code::IntegrityNoTrim,
                     what,
                     "to open it with `integritysetup open --allow-discards`, if it is a device of its own".to_owned(),
                 )
@@ -53,14 +59,16 @@ pub(super) fn ending(stack: &Stack<'_>, stop: usize) -> Finding {
             }
         }
         Kind::ThinPool(name) => thin_pool(stack, stop, name),
-        Kind::Vdo(name) => wrong(
+        Kind::Vdo(name) => found(
+            Code::VdoKeepsTrim,
             format!(
                 "VDO ({name}) keeps what is trimmed: that frees room in VDO, but it passes none of it on to the devices below"
             ),
             "to use the disk without VDO".to_owned(),
         )
         .beyond_this_host(),
-        Kind::Snapshot(name) => wrong(
+        Kind::Snapshot(name) => found(
+            Code::SnapshotNoTrim,
             format!("{name} is a snapshot, or has one: neither passes TRIM on, since the other still needs the blocks"),
             "to remove the snapshot (`lvs` lists it); thin volumes pass TRIM on, also with snapshots".to_owned(),
         )
@@ -70,7 +78,8 @@ pub(super) fn ending(stack: &Stack<'_>, stop: usize) -> Finding {
         // VeraCrypt and others map without a UUID.
         Kind::Mapper(name) => match target.unwrap_or(if is_crypt(name) { "crypt" } else { "" }) {
             "linear" | "striped" => older_than_below(node).with_commands(reload(), []),
-            "" => wrong(
+            "" => found(
+                Code::MappingKindUnknown,
                 format!("the device-mapper mapping {name} drops TRIM, or is older than the TRIM of the devices below"),
                 format!(
                     "`dmsetup table {}` shows its kind: linear and striped pass TRIM on, crypt only with \
@@ -78,22 +87,32 @@ pub(super) fn ending(stack: &Stack<'_>, stop: usize) -> Finding {
                     quoted(name)
                 ),
             ),
-            "crypt" => wrong(
+            "crypt" => found(
+                Code::CryptDiscardsOff,
                 format!("the dm-crypt mapping {name} drops TRIM, as dm-crypt does by default"),
                 "open it with allow_discards, for which the program that opened it has an option, if others may see \
                  which blocks are free, and if it hides no second volume, whose data TRIM would destroy"
                     .to_owned(),
             ),
-            target => wrong(
+            target => found(
+                Code::MappingNoTrim,
                 format!("the device-mapper mapping {name} ({target}) drops TRIM"),
                 "use a kind that passes it on: linear, striped, thin, crypt with allow_discards".to_owned(),
             ),
         },
         Kind::Raid(level) => raid(stack, node, level),
         Kind::Loop(file) => of_loop(stack, node, file),
-        Kind::Bcache => wrong("bcache drops TRIM".to_owned(), "newer kernels pass it on to the backing device".to_owned())
-            .beyond_this_host(),
-        Kind::Partition | Kind::Disk(_) => wrong(format!("{} does not accept TRIM", node.name), String::new()),
+        Kind::Bcache => found(
+            Code::BcacheNoTrim,
+            "bcache drops TRIM".to_owned(),
+            "newer kernels pass it on to the backing device".to_owned(),
+        )
+        .beyond_this_host(),
+        Kind::Partition | Kind::Disk(_) => found(
+            Code::MappingCauseUnknown,
+            format!("{} does not accept TRIM", node.name),
+            String::new(),
+        ),
     }
 }
 
@@ -105,7 +124,7 @@ pub(super) fn reload(kind: &Kind) -> Option<Vec<String>> {
         vec![format!("dmsetup table {name} | dmsetup reload {name}"), format!("dmsetup resume {name}")]
     };
     Some(match kind {
-        Kind::Crypt(name, format) => opened_to_trim(name, format)?.0,
+        Kind::Crypt(name, format) => opened_to_trim(name, format, false)?.0,
         Kind::Multipath(name) => vec![format!("multipath -r {}", quoted(name))],
         Kind::Lvm(name) | Kind::ThinPool(name) | Kind::Mapper(name) | Kind::Snapshot(name) => {
             by_dmsetup(name)
@@ -155,13 +174,13 @@ fn has_parity(level: &str) -> bool {
 }
 
 fn table(stack: &Stack<'_>, node: &Node) -> Option<String> {
-    let name = node.device.text("dm/name").filter(|_| stack.root.is_own())?;
-    crate::layers::table(&name).ok()
+    (stack.tables)(&node.device.text("dm/name")?)
 }
 
 /// Returns the commands that make dm-crypt pass TRIM on while it is in use, and those that take it back; `None` for a
-/// format that may hide a second volume in what is free of the first (TrueCrypt, VeraCrypt), or is not known here.
-fn opened_to_trim(name: &str, format: &str) -> Option<(Vec<String>, Vec<String>)> {
+/// format that may hide a second volume in what is free of the first (TrueCrypt, VeraCrypt), or is not known here. A LUKS2
+/// header can keep that for each boot (`is_lasting`).
+fn opened_to_trim(name: &str, format: &str, is_lasting: bool) -> Option<(Vec<String>, Vec<String>)> {
     let name = quoted(name);
     match format {
         // cryptsetup would have to be told the cipher and the key again. The ninth field of the table counts its options.
@@ -176,10 +195,13 @@ fn opened_to_trim(name: &str, format: &str) -> Option<(Vec<String>, Vec<String>)
             ))
         }
         // The key may be in the kernel's keyring, so that its table cannot be loaded by hand.
-        "LUKS1" | "LUKS2" | "" => Some((
-            vec![format!("cryptsetup refresh --allow-discards {name}")],
-            vec![format!("cryptsetup refresh {name}")],
-        )),
+        "LUKS1" | "LUKS2" | "" => {
+            let lasting = if is_lasting { " --persistent" } else { "" };
+            Some((
+                vec![format!("cryptsetup refresh --allow-discards{lasting} {name}")],
+                vec![format!("cryptsetup refresh{lasting} {name}")],
+            ))
+        }
         _ => None,
     }
 }
@@ -188,20 +210,23 @@ fn opened_to_trim(name: &str, format: &str) -> Option<(Vec<String>, Vec<String>)
 fn of_loop(stack: &Stack<'_>, node: &Node, file: &str) -> Finding {
     let holder = nearest(stack.mounts, Path::new(file)).map(|at| stack.mounts[at].fs_type.as_str());
     let punches = holder.filter(|fs_type| ["ext4", "xfs", "btrfs", "tmpfs", "f2fs"].contains(fs_type));
-    let (why, mend) = match punches {
+    let (code, why, mend) = match punches {
         _ if !node.below.is_empty() => (
+            Code::LoopNoWriteZeroes,
             format!(
                 "accepts no TRIM: it passes TRIM on as Write Zeroes, which {file} has not, or it is read-only"
             ),
             format!("mount {file} without the loop device"),
         ),
         Some(fs_type) => (
+            Code::LoopReadOnly,
             format!(
                 "accepts no TRIM, though {fs_type} can punch holes: it is read-only, or was attached by an old kernel"
             ),
             "attach it anew, to be written".to_owned(),
         ),
         None => (
+            Code::LoopNoHoles,
             match node.is_dead_end && node.discard_max != Some(0) {
                 true => {
                     "accepts TRIM, but nothing comes of it: the file system of that file cannot punch holes"
@@ -212,7 +237,7 @@ fn of_loop(stack: &Stack<'_>, node: &Node, file: &str) -> Finding {
             "put the file on ext4, XFS, btrfs or tmpfs".to_owned(),
         ),
     };
-    Finding::wrong(node.name.clone(), format!("the loop device over {file} {why}"), mend)
+    Finding::new(code, node.name.clone(), format!("the loop device over {file} {why}")).mended_by(mend)
 }
 
 /// Returns where it is written that a mapping of dm-crypt passes TRIM on from the next boot on, if anywhere.
@@ -256,11 +281,13 @@ fn crypt(stack: &Stack<'_>, node: &Node, name: &str, format: &str) -> Finding {
         }
         _ => "by opening it with --allow-discards",
     };
-    let (mut commands, mut undo) = opened_to_trim(name, format).unwrap_or_default();
-    if format == "LUKS2" && asked.is_none() {
-        commands.iter_mut().for_each(|one| *one = one.replace("-discards", "-discards --persistent"));
-        undo.iter_mut().for_each(|one| *one = one.replace("refresh", "refresh --persistent"));
-    }
+    let is_lasting = format == "LUKS2" && asked.is_none();
+    let (commands, undo) = opened_to_trim(name, format, is_lasting).unwrap_or_default();
+    let code = match (asked, format) {
+        (Some(_), _) => Code::CryptOpenedBeforeOption,
+        (None, "LUKS1" | "LUKS2") => Code::LuksDiscardsOff,
+        (None, _) => Code::CryptDiscardsOff,
+    };
     let why = match asked {
         Some(place) => {
             format!("though {place} asks for discard: it was opened before that, or by an older initramfs")
@@ -271,7 +298,8 @@ fn crypt(stack: &Stack<'_>, node: &Node, name: &str, format: &str) -> Finding {
         Some(_) => format!("let TRIM through {mend}"),
         None => format!("if you accept that, let TRIM through {mend}. Otherwise leave it as it is"),
     };
-    Finding::wrong(node.name.clone(), format!("dm-crypt ({name}) drops TRIM, {why}"), mend)
+    Finding::new(code, node.name.clone(), format!("dm-crypt ({name}) drops TRIM, {why}"))
+        .mended_by(mend)
         .with_commands(commands, undo)
 }
 
@@ -286,14 +314,15 @@ fn older_than_below(node: &Node) -> Finding {
         Kind::Mapper(name) => (format!("the mapping {name}"), "load its table anew"),
         _ => (node.name.clone(), "assemble it anew"),
     };
-    Finding::wrong(
+    Finding::new(
+        Code::MappingOlder,
         node.name.clone(),
         format!(
             "{what} accepts no TRIM though everything below does: its table was loaded before that, and its limits are \
              from then"
         ),
-        format!("{mend}. If a udev rule sets the mode of the disk below, it must be in the initramfs too"),
     )
+    .mended_by(format!("{mend}. If a udev rule sets the mode of the disk below, it must be in the initramfs too"))
 }
 
 /// A pool that stops TRIM: it passes none on, or it ignores all, and then its volumes accept none either.
@@ -307,15 +336,16 @@ fn thin_pool(stack: &Stack<'_>, stop: usize, name: &str) -> Finding {
     let volume =
         stack.graph.nodes.iter().find(|above| above.below.contains(&stop) && above.discard_max == Some(0));
     let Some(volume) = volume else {
-        return Finding::wrong(
+        return Finding::new(
+            Code::ThinNoPassdown,
             node.name.clone(),
             format!(
                 "the thin pool {name} keeps what is trimmed: that frees room in the pool, but does not go on to the \
                  devices below, either because of its setting (nopassdown) or because their largest discard is smaller \
                  than the pool's blocks"
             ),
-            "let the pool pass it on",
         )
+        .mended_by("let the pool pass it on")
         .with_commands(set("passdown"), set("nopassdown"));
     };
     let between = pool.iter().zip(logical_volume(&volume.device.text("dm/name").unwrap_or_default()));
@@ -335,11 +365,12 @@ fn thin_pool(stack: &Stack<'_>, stop: usize, name: &str) -> Finding {
     let others = holders(node.device.path()) - own.count();
     let commands = Some(between.collect()).filter(|steps: &Vec<_>| !steps.is_empty() && others <= 1);
     let commands = commands.and_then(|steps| without_mount(stack, volume, steps));
-    Finding::wrong(
+    Finding::new(
+        Code::ThinIgnores,
         node.name.clone(),
         format!("the thin pool {name} ignores TRIM (its setting is `ignore`)"),
-        "set it to `passdown`, which needs the pool and all its volumes to be inactive",
     )
+    .mended_by("set it to `passdown`, which needs the pool and all its volumes to be inactive")
     .with_commands(commands.unwrap_or_default(), [])
 }
 
@@ -377,13 +408,16 @@ fn lvm_raid(stack: &Stack<'_>, node: &Node, name: &str, table: Option<&str>) -> 
         return finding;
     }
     if level.is_empty() {
-        return Finding::wrong(
+        return Finding::new(
+            Code::RaidLevelUnknown,
             node.name.clone(),
             format!(
                 "the RAID volume {name} accepts no TRIM though all its disks do; its level is not known here: a mirror \
                  has its limits from a time when they had none, and one with parity (RAID 4, 5, 6) accepts TRIM only if \
                  dm_raid.devices_handle_discard_safely is set"
             ),
+        )
+        .mended_by(
             "`lvs -o lv_name,segtype` shows the level. Activate a mirror anew; set the parameter only for parity, and \
              only if all disks return zeros for trimmed blocks",
         );
@@ -392,7 +426,7 @@ fn lvm_raid(stack: &Stack<'_>, node: &Node, name: &str, table: Option<&str>) -> 
         "the RAID volume {name} accepts no TRIM: with parity (RAID 4, 5, 6) only if \
          dm_raid.devices_handle_discard_safely is set"
     );
-    set(node, what, LVM_PARITY, again)
+    set(Code::RaidParityNotAllowed, node, what, LVM_PARITY, again)
 }
 
 fn is_on(stack: &Stack<'_>, parameter: &str) -> bool {
@@ -406,7 +440,7 @@ fn parameter(file: &str) -> (&str, &str) {
 }
 
 /// A parameter of a module that must be set, now and for each boot, before the array is assembled anew.
-fn set(node: &Node, what: String, file: &str, then: Vec<String>) -> Finding {
+fn set(code: Code, node: &Node, what: String, file: &str, then: Vec<String>) -> Finding {
     let (module, name) = parameter(file);
     let conf = format!("/etc/modprobe.d/{module}-discard.conf");
     let mend = format!(
@@ -418,7 +452,8 @@ fn set(node: &Node, what: String, file: &str, then: Vec<String>) -> Finding {
     let commands = [format!("echo Y > {file}"), format!("echo 'options {module} {name}=Y' > {conf}")]
         .into_iter()
         .chain(then);
-    Finding::wrong(node.name.clone(), what, mend)
+    Finding::new(code, node.name.clone(), what)
+        .mended_by(mend)
         .with_commands(commands, [format!("echo N > {file}"), format!("rm {conf}")])
 }
 
@@ -434,18 +469,19 @@ fn raid(stack: &Stack<'_>, node: &Node, level: &str) -> Finding {
         let what = format!(
             "Linux RAID ({level}) accepts no TRIM because this kernel switches it off: {performance} is N"
         );
-        return set(node, what, &performance, again);
+        return set(Code::RaidSwitchedOff, node, what, &performance, again);
     }
     if has_parity(level) {
         if let Some((largest, stripe)) = too_small_for_stripe(stack, node, level) {
-            return Finding::wrong(
+            return Finding::new(
+                Code::RaidStripeTooLarge,
                 node.name.clone(),
                 format!(
                     "Linux RAID ({level}) accepts no TRIM because it trims whole stripes of {stripe} bytes, and a disk \
                      below takes at most {largest} bytes at once"
                 ),
-                "an array with smaller chunks",
             )
+            .mended_by("an array with smaller chunks")
             .beyond_this_host();
         }
         if !is_on(stack, PARITY) {
@@ -453,7 +489,7 @@ fn raid(stack: &Stack<'_>, node: &Node, level: &str) -> Finding {
                 "Linux RAID ({level}) accepts no TRIM: with parity only if \
                  raid456.devices_handle_discard_safely is set"
             );
-            return set(node, what, PARITY, again);
+            return set(Code::RaidParityNotAllowed, node, what, PARITY, again);
         }
     }
     let needed = if has_parity(level) { PARITY } else { &performance };
@@ -469,12 +505,15 @@ fn raid(stack: &Stack<'_>, node: &Node, level: &str) -> Finding {
         false => (String::new(), String::new()),
     };
     let assemble = if again.is_empty() { "boot, so that it is assembled anew" } else { "assemble it anew" };
-    Finding::wrong(
+    Finding::new(
+        Code::RaidOlder,
         node.name.clone(),
         format!(
             "Linux RAID ({level}) accepts no TRIM though all its disks do: it was assembled while they had none{before}, \
              and its limits are from then"
         ),
+    )
+    .mended_by(
         format!(
             "{assemble}{lasting}. If a udev rule switches TRIM on for the disks, put it into the initramfs \
              (update-initramfs -u, dracut -f), so that it runs before the array is assembled"
@@ -567,4 +606,100 @@ fn logical_volume(name: &str) -> Option<String> {
     let single = name.replace("--", "\0");
     let (group, volume) = single.split_once('-')?;
     Some(quoted(&format!("{group}/{volume}").replace('\0', "-")))
+}
+
+#[cfg(test)]
+mod tests {
+    use trimwise_testing::fake_host::{GIB, Host, SDA};
+
+    use super::*;
+    use crate::doctor::ending;
+    use crate::doctor::graph::Graph;
+    use crate::host_root::HostRoot;
+
+    /// Codes and commands of what is found of a mapping over a disk that accepts TRIM, with this table.
+    fn found(name: &str, uuid: &str, table: &str, is_parity_on: bool) -> Vec<(&'static str, Vec<String>)> {
+        let host = Host::new("22 1 254:9 / /data rw - xfs /dev/mapper/x rw\n");
+        let mapping = "virtual/block/dm-9";
+        host.device(SDA, "8:0", GIB).device(mapping, "254:9", 0).slave(mapping, SDA);
+        host.file(&format!("sys/devices/{mapping}/dm/name"), name);
+        host.file(&format!("sys/devices/{mapping}/dm/uuid"), uuid);
+        host.file(LVM_PARITY.trim_start_matches('/'), if is_parity_on { "Y" } else { "N" });
+        let root = HostRoot::new(host.0.path());
+        let mounts = crate::mount::mounts(&root).unwrap();
+        let graph = Graph::of(&root, &mounts, &devices_in_sysfs(&root, &mounts[0]).unwrap());
+        let tables = |asked: &str| (asked == name).then(|| table.to_owned());
+        let stack = Stack { root: &root, mount: &mounts[0], mounts: &mounts, graph: &graph, tables: &tables };
+        let mut findings = Vec::new();
+        ending::of_graph(&stack, &mut findings);
+        findings.into_iter().map(|one| (one.code.as_str(), one.commands)).collect()
+    }
+
+    #[test]
+    fn the_table_tells_what_stops_trim() {
+        let crypt = "0 8 crypt aes-xts-plain64 :64:logon:k 0 8:0 0";
+        for (name, uuid, table, is_parity_on, code, command) in [
+            (
+                "c",
+                "CRYPT-LUKS2-1-c",
+                crypt,
+                false,
+                "layer.luks.discards-off",
+                "refresh --allow-discards --persistent c",
+            ),
+            (
+                "c",
+                "CRYPT-LUKS2-1-c",
+                "0 8 crypt aes-xts-plain64 :64:logon:k 0 8:0 0 1 allow_discards",
+                false,
+                "layer.crypt.opened-before-trim",
+                "cryptsetup refresh --allow-discards c",
+            ),
+            ("m", "", crypt, false, "layer.crypt.discards-off", ""),
+            ("m", "", "0 8 linear 8:0 0", false, "layer.mapping.older-than-below", "dmsetup reload m"),
+            ("m", "", "0 8 striped 1 128 8:0 0", false, "layer.mapping.older-than-below", "dmsetup reload m"),
+            ("m", "", "0 8 cache 8:0 8:1 8:2", false, "layer.mapping.no-trim", ""),
+            (
+                "vg-r",
+                "LVM-1",
+                "0 8 raid raid1 3 0 x",
+                false,
+                "layer.mapping.older-than-below",
+                "--activate n vg/r",
+            ),
+            (
+                "vg-r",
+                "LVM-1",
+                "0 8 raid raid10 3 0 x",
+                false,
+                "layer.mapping.older-than-below",
+                "--activate n vg/r",
+            ),
+            (
+                "vg-r",
+                "LVM-1",
+                "0 8 raid raid5_ls 3 0 x",
+                true,
+                "layer.mapping.older-than-below",
+                "--activate n vg/r",
+            ),
+            (
+                "vg-r",
+                "LVM-1",
+                "0 8 raid raid6_zr 3 0 x",
+                false,
+                "layer.raid.parity-not-allowed",
+                "echo Y > /sys/module/dm_raid",
+            ),
+        ] {
+            let found = found(name, uuid, table, is_parity_on);
+            let codes: Vec<_> = found.iter().map(|(code, _)| *code).collect();
+            assert_eq!(codes, [code], "{uuid} {table}");
+            let commands = found[0].1.join("\n");
+            assert!(
+                commands.contains(command) && commands.is_empty() == command.is_empty(),
+                "{table}: {commands}"
+            );
+        }
+    }
 }

@@ -26,13 +26,14 @@ use serde::Serialize;
 use self::ending::Stack;
 use self::trimmers::Trimmers;
 use crate::block_device::{SysBlock, devices_in_sysfs, of_node};
+use crate::code::Code;
 use crate::here::{self, Drive};
 use crate::host_root::HostRoot;
 use crate::mount::{Mount, discard_in, mounts};
 use crate::path_error::PathError;
 use crate::systemd;
 use crate::text::{is_unprintable, quoted};
-use crate::today::{MountedBy, Today};
+use crate::today::{MountedBy, Today, WhyNot};
 pub use calls::NO_TRIM;
 pub(crate) use disk::disk_of;
 pub use disk::{Disk, Scsi, Transport};
@@ -60,11 +61,8 @@ const XFS_TRIMS_REALTIME_SINCE: (u32, u32) = (6, 11);
 /// MiB discarded on 6.1; similar on 6.12 and 6.18; not on 5.10. Kernels between 5.10 and 6.1 were not measured.
 const DISCARDS_TOO_MUCH_SINCE: (u32, u32) = (6, 1);
 
-/// The [`Finding::place`] of the note that a file system is mounted read-only.
-pub const READ_ONLY: &str = "ro";
-
-/// The [`Finding::place`] of the finding that a file system failed: the option that shows it.
-pub const FAILED: [&str; 2] = ["emergency_ro", "shutdown"];
+/// Options in effect that show that a file system failed.
+const FAILED: [&str; 2] = ["emergency_ro", "shutdown"];
 
 /// A device on the path down, as reported.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -266,18 +264,20 @@ fn of_host(trimmers: &Trimmers<'_>, file_systems: &[Diagnosis]) -> Vec<Finding> 
     };
     if let Some(several) = file_systems.iter().map(names).max_by_key(Vec::len).filter(|names| names.len() > 1)
     {
-        findings.push(Finding::note(
+        findings.push(Finding::new(
+            Code::SeveralTrimmers,
             several.join(", "),
             "more than one of them trims the same free space; one is enough",
         ));
     }
     if trimmers.is_daemon_missing {
         findings.push(
-            Finding::wrong(
+            Finding::new(
+                Code::DaemonNotRunning,
                 "trimwised.service",
                 "it is enabled, but trimwised is not running",
-                "`systemctl status trimwised` says why it does not run",
             )
+            .mended_by("`systemctl status trimwised` says why it does not run")
             .with_commands(["systemctl restart trimwised".to_owned()], []),
         );
     }
@@ -308,7 +308,8 @@ impl Surroundings<'_> {
         let graph = Graph::of(self.root, self.mounts, &devices);
         let today = Today::of(self.root, trimmers, mount, same);
         let mut findings = Vec::new();
-        let stack = Stack { root: self.root, mount, mounts: self.mounts, graph: &graph };
+        let tables = |name: &str| self.root.is_own().then(|| crate::layers::table(name).ok()).flatten();
+        let stack = Stack { root: self.root, mount, mounts: self.mounts, graph: &graph, tables: &tables };
         ending::of_graph(&stack, &mut findings);
         let passes = graph.passes();
         let why_unknown = passes.is_none().then(|| graph.gap.clone());
@@ -319,7 +320,7 @@ impl Surroundings<'_> {
             && version(self.kernel).is_some_and(|found| found < XFS_TRIMS_REALTIME_SINCE)
         {
             let what = "the real-time device of this XFS: Linux trims it since 6.11 only";
-            findings.push(Finding::note(device.name(), what));
+            findings.push(Finding::new(Code::RealtimeUntrimmed, device.name(), what));
         }
         match passes {
             _ if mount.has_failed() => findings.insert(0, failed(mount)),
@@ -340,12 +341,13 @@ impl Surroundings<'_> {
                 "this file system is mounted {0} times (bind mounts); it needs to be trimmed once, not {0} times",
                 same.len()
             );
-            findings.push(Finding::note(mount.device.clone(), what));
+            findings.push(Finding::new(Code::MountedSeveralTimes, mount.device.clone(), what));
         }
         let not_checked = why_unknown.map(|why| {
             let why = why
                 .unwrap_or_else(|| "sysfs does not show this device here, as in some containers".to_owned());
-            Finding::note(mount.mount_point.display().to_string(), format!("{}: {why}", mount.device))
+            let place = mount.mount_point.display().to_string();
+            Finding::new(Code::LayersHidden, place, format!("{}: {why}", mount.device))
         });
         let diagnosis = Diagnosis {
             mount_point: mount.mount_point.clone(),
@@ -365,7 +367,8 @@ impl Surroundings<'_> {
     fn of_options(&self, mount: &Mount, today: &Today, findings: &mut Vec<Finding>) {
         let spared = today.is_spared() && today.at_intervals.is_empty();
         if spared {
-            findings.push(Finding::note(
+            findings.push(Finding::new(
+                Code::Exempt,
                 "/etc/fstab",
                 format!("{NO_TRIM}: neither fstrim.timer nor trimwised trims it"),
             ));
@@ -379,7 +382,8 @@ impl Surroundings<'_> {
         match (today.is_online(), today.at_intervals.first()) {
             // What the host outside does is not known.
             (false, None) if self.is_forbidden || spared => {}
-            (false, None) if today.not_here.iter().all(|why| why.ends_with(trimmers::POLICY_OFF)) => findings.push(Finding::note(
+            (false, None) if today.not_here.iter().all(|one| one.why == WhyNot::PolicyOff) => findings.push(Finding::new(
+                Code::NothingTrims,
                 point,
                 format!(
                     "nothing trims it: it is mounted without discard, and nothing trims it at intervals. Whether that costs anything on this drive: {advise}"
@@ -391,7 +395,8 @@ impl Surroundings<'_> {
                     "" => String::new(),
                     who => format!(" ({who})"),
                 };
-                findings.push(Finding::note(
+                findings.push(Finding::new(
+                    Code::DiscardAndTimer,
                     today.discard.clone(),
                     format!("it already discards what is freed{why}; {} finds little left to trim", one.name),
                 ));
@@ -403,7 +408,8 @@ impl Surroundings<'_> {
             && today.is_online()
             && version(kernel).is_some_and(|found| found >= DISCARDS_TOO_MUCH_SINCE)
         {
-            findings.push(Finding::note(
+            findings.push(Finding::new(
+                Code::Ext4DiscardsTooMuch,
                 today.discard.clone(),
                 format!(
                     "ext4 of Linux {kernel} discards far more than was freed when scattered files are removed: each discard runs on through the free space that follows (measured on 6.1, 6.12 and 6.18: 256 MiB freed, 128,866 MiB discarded). Whether that costs anything on this drive: {advise}, whose model does the same"
@@ -420,40 +426,44 @@ impl Surroundings<'_> {
                 }
                 _ => "it lists discard, but the file system is mounted without it",
             };
-            findings.push(Finding::note("/etc/fstab", why));
+            findings.push(Finding::new(Code::DiscardNotInEffect, "/etc/fstab", why));
         }
     }
 
     /// A file system that a setting of the host leaves out.
     fn left_out(&self, point: String, today: &Today) -> Finding {
-        let wrong = |mend: &str| {
-            let what =
-                format!("nothing trims it: it is mounted without discard; {}", today.not_here.join("; "));
-            Finding::wrong(point.clone(), what, mend)
-        };
-        let is_why = |start: &str, part: &str| {
-            today.not_here.iter().any(|why| why.starts_with(start) && why.contains(part))
-        };
-        let service = |state: &str| is_why(trimmers::FSTRIM_TIMER, &format!("fstrim.service {state}"));
-        if service(trimmers::MASKED) {
+        let reasons: Vec<String> = today.not_here.iter().map(ToString::to_string).collect();
+        let what = format!("nothing trims it: it is mounted without discard; {}", reasons.join("; "));
+        let wrong = |code, mend: &str| Finding::new(code, point, what).mended_by(mend);
+        let why_not_timer = today.not_here.iter().find(|one| one.name == trimmers::FSTRIM_TIMER);
+        let why_not_timer = why_not_timer.map(|one| &one.why);
+        let is_fstrim = |service: &str| service == trimmers::FSTRIM_SERVICE;
+        if matches!(why_not_timer, Some(WhyNot::Masked(service)) if is_fstrim(service)) {
             let set = |verb: &str| [format!("systemctl {verb} fstrim.service")];
-            return wrong("unmask fstrim.service").with_commands(set("unmask"), set("mask"));
+            return wrong(Code::TimerMasked, "unmask fstrim.service")
+                .with_commands(set("unmask"), set("mask"));
         }
-        if service(trimmers::RUNS_NOTHING) {
+        if matches!(why_not_timer, Some(WhyNot::RunsNothing(service)) if is_fstrim(service)) {
             return wrong(
+                Code::TimerRunsNothing,
                 "remove the file that replaces its command; `systemctl cat fstrim.service` shows which, and `systemctl \
                  revert fstrim.service` removes those in /etc",
             );
         }
-        if is_why("", calls::RO_IN_FSTAB) {
-            return wrong("take `ro` off its line in /etc/fstab, or let fstrim.timer follow all mounts");
-        }
-        if !is_why(trimmers::FSTRIM_TIMER, calls::NOT_IN_FSTAB) {
+        if today.not_here.iter().any(|one| one.why == WhyNot::ReadOnlyInFstab) {
             return wrong(
+                Code::ReadOnlyInFstab,
+                "take `ro` off its line in /etc/fstab, or let fstrim.timer follow all mounts",
+            );
+        }
+        if why_not_timer != Some(&WhyNot::NotInFstab) {
+            return wrong(
+                Code::LeftOut,
                 "let one of them cover it, or let trimwised manage it (`trimwise status` says why it does not)",
             );
         }
         let finding = wrong(
+            Code::MissingInFstab,
             "add it to /etc/fstab, which fstrim.timer follows, or let the timer follow all mounts instead, or let trimwised \
              manage it (`trimwise status` says why it does not)",
         );
@@ -490,21 +500,23 @@ impl Surroundings<'_> {
         let fs_type = mount.fs_type.as_str();
         let since = FITRIM_SINCE.into_iter().find(|(name, _)| *name == fs_type).map(|(_, since)| since);
         let since = since.filter(|&since| version(self.kernel).is_some_and(|found| found < since));
-        let (what, commands, undo) = match since {
+        let (code, what, commands, undo) = match since {
             Some((major, minor)) => {
-                (format!("fstrim cannot trim {fs_type} before Linux {major}.{minor}"), None, None)
+                let what = format!("fstrim cannot trim {fs_type} before Linux {major}.{minor}");
+                (Code::KernelTooOld, what, None, None)
             }
             None if fs_type == "ntfs3" => {
                 let point = quoted(&mount.mount_point.display().to_string());
                 let remount = |option: &str| Some(format!("mount -o remount,{option} {point}"));
                 let what = "ntfs3 refuses all TRIM, also fstrim's, unless it is mounted with discard";
-                (what.to_owned(), remount("discard"), remount("nodiscard"))
+                (Code::Ntfs3NeedsDiscard, what.to_owned(), remount("discard"), remount("nodiscard"))
             }
             None => return None,
         };
         let place = graph.tops.first().map_or(&mount.device, |&top| &graph.nodes[top].name);
-        let finding = Finding::wrong(place, what, "mount it with discard, also in its line of /etc/fstab");
-        let finding = finding.with_commands(commands, undo);
+        let finding = Finding::new(code, place, what)
+            .mended_by("mount it with discard, also in its line of /etc/fstab")
+            .with_commands(commands, undo);
         // There is little to trim on it.
         Some(Finding { wrong: !is_boot_partition(mount), ..finding })
     }
@@ -529,21 +541,22 @@ impl Surroundings<'_> {
 }
 
 fn read_only() -> Finding {
-    Finding::note(READ_ONLY, "it is mounted read-only: there is nothing to trim")
+    Finding::new(Code::ReadOnly, "ro", "it is mounted read-only: there is nothing to trim")
 }
 
 /// See [`Mount::has_failed`].
 fn failed(mount: &Mount) -> Finding {
     let option = FAILED.into_iter().find(|failed| mount.options.iter().any(|option| option == failed));
-    Finding::wrong(
+    Finding::new(
+        Code::Failed,
         option.unwrap_or_default(),
         "the file system failed and ended all writes: what it calls free may hold files that the next mount finds again, \
          so nothing may trim it now, not even fstrim",
-        format!(
-            "find the cause in the kernel's log, unmount it, and check it with `fsck {}` before it is mounted again",
-            quoted(&mount.device)
-        ),
     )
+    .mended_by(format!(
+        "find the cause in the kernel's log, unmount it, and check it with `fsck {}` before it is mounted again",
+        quoted(&mount.device)
+    ))
 }
 
 fn version(kernel: &str) -> Option<(u32, u32)> {
@@ -585,4 +598,20 @@ pub fn disks<'a>(root: &HostRoot, devices: impl Iterator<Item = &'a SysBlock>) -
     let graph = Graph::of(root, &[], &devices);
     let lowest = graph.nodes.into_iter().filter(|node| node.below.is_empty() && node.beside.is_empty());
     lowest.map(|node| node.name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_enabled_daemon_that_does_not_run_is_a_problem() {
+        let root = HostRoot::new("/nonexistent");
+        let mut found = trimmers::trimmers(&root, Path::new("/run/trimwise"), &[], false);
+        assert_eq!(of_host(&found, &[]), []);
+        found.is_daemon_missing = true;
+        let [missing] = &of_host(&found, &[])[..] else { panic!("not one finding") };
+        assert_eq!((missing.code.as_str(), missing.wrong), ("daemon.service.not-running", true));
+        assert_eq!(missing.commands, ["systemctl restart trimwised"]);
+    }
 }

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::Finding;
 use super::trimmers::FSTRIM_TIMER;
+use crate::code::Code;
 use crate::host_root::HostRoot;
 use crate::systemd;
 
@@ -45,7 +46,8 @@ pub(super) fn why_forbidden(root: &HostRoot) -> Option<Finding> {
         () => return None,
     };
     Some(
-        Finding::note(
+        Finding::new(
+            Code::Container,
             "container",
             format!("nothing here may trim: {why}; what its host does was not checked"),
         )
@@ -101,20 +103,55 @@ pub(super) fn of_last_run(last: &LastRun, every_s: Option<u64>) -> Finding {
         (_, days) => format!("{days} days ago"),
     };
     match &last.result {
-        Some(result) if result != "success" => Finding::wrong(
+        Some(result) if result != "success" => Finding::new(
+            Code::FstrimFailed,
             "fstrim.service",
             format!("its last run, {ago}, failed ({result})"),
-            "`journalctl --unit fstrim.service` says why",
-        ),
+        )
+        .mended_by("`journalctl --unit fstrim.service` says why"),
         // The timer spreads its runs, and makes up for one that was missed.
-        _ if every_s.is_some_and(|every| last.ago_s > 2 * every) => Finding::note(
+        _ if every_s.is_some_and(|every| last.ago_s > 2 * every) => Finding::new(
+            Code::FstrimLate,
             FSTRIM_TIMER,
             format!("it last elapsed {ago}, which is more than twice its interval: was the host off?"),
         ),
-        Some(_) => Finding::note(FSTRIM_TIMER, format!("it last elapsed {ago}, and fstrim succeeded")),
-        None => Finding::note(
+        Some(_) => Finding::new(
+            Code::FstrimRan,
+            FSTRIM_TIMER,
+            format!("it last elapsed {ago}, and fstrim succeeded"),
+        ),
+        None => Finding::new(
+            Code::FstrimRan,
             FSTRIM_TIMER,
             format!("it last elapsed {ago}; how fstrim ended: `journalctl --unit fstrim.service`"),
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_fstrim_ended_counts_more_than_when() {
+        let week = Some(7 * 86_400);
+        for (days, result, every_s, code, words) in [
+            (
+                30,
+                Some("exit-code"),
+                week,
+                "host.fstrim.failed",
+                "its last run, 30 days ago, failed (exit-code)",
+            ),
+            (14, Some("success"), week, "host.fstrim.ran", "14 days ago, and fstrim succeeded"),
+            (15, Some("success"), week, "host.fstrim.late", "15 days ago, which is more than twice"),
+            (15, None, week, "host.fstrim.late", "15 days ago, which is more than twice"),
+            (15, None, None, "host.fstrim.ran", "15 days ago; how fstrim ended"),
+        ] {
+            let last = LastRun { at_unix_s: 0, ago_s: days * 86_400, result: result.map(str::to_owned) };
+            let found = of_last_run(&last, every_s);
+            assert_eq!((found.code.as_str(), found.wrong), (code, code == "host.fstrim.failed"), "{last:?}");
+            assert!(found.what.contains(words), "{}", found.what);
+        }
     }
 }

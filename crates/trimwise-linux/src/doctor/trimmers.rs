@@ -14,8 +14,10 @@ use crate::fstab;
 use crate::host_root::HostRoot;
 use crate::mount::Mount;
 use crate::systemd;
+use crate::today::{NotHere, WhyNot};
 
 pub(crate) const FSTRIM_TIMER: &str = "fstrim.timer";
+pub(super) const FSTRIM_SERVICE: &str = "fstrim.service";
 /// The name of the daemon among what trims at intervals.
 pub const TRIMWISED: &str = "trimwised";
 /// The timer of btrfsmaintenance, and the file that says what it trims.
@@ -32,12 +34,6 @@ const CRONTABS: [&str; 5] = [
 ];
 /// Ends of names that cronie's run-parts leaves out.
 const LEFTOVERS: [&str; 5] = [".cfsaved", ".rpmsave", ".rpmorig", ".rpmnew", ".swp"];
-
-/// Why trimwised leaves alone what it was told to.
-pub(super) const POLICY_OFF: &str = "its policy there is off";
-
-pub(super) const MASKED: &str = "is masked";
-pub(super) const RUNS_NOTHING: &str = "runs no fstrim";
 
 /// Words for intervals, as systemd.time(7) and the folders of cron have them, in seconds.
 const INTERVALS: [(&str, u64); 4] =
@@ -64,7 +60,7 @@ struct Job {
     every: Option<SimDuration>,
     calls: Vec<Call>,
     /// Why it never trims, although it is enabled.
-    broken: Option<String>,
+    broken: Option<WhyNot>,
 }
 
 /// Everything that trims periodically.
@@ -127,11 +123,11 @@ impl Trimmers<'_> {
     }
 
     /// Returns those that trim the file system of these mounts, and the reasons why the others do not.
-    pub fn of(&self, same: &[&Mount]) -> (Vec<Periodic>, Vec<String>) {
+    pub fn of(&self, same: &[&Mount]) -> (Vec<Periodic>, Vec<NotHere>) {
         let (mut coming, mut others) = (Vec::new(), Vec::new());
-        let mut add = |name: &str, why_not: Option<String>, policy: Option<PolicyId>, heeds_fstab: bool| {
+        let mut add = |name: &str, why_not: Option<WhyNot>, policy: Option<PolicyId>, heeds_fstab: bool| {
             match why_not {
-                Some(why) => others.push(format!("{name}: {why}")),
+                Some(why) => others.push(NotHere { name: name.to_owned(), why }),
                 None => coming.push(Periodic { policy, name: name.to_owned(), heeds_fstab }),
             }
         };
@@ -149,7 +145,7 @@ impl Trimmers<'_> {
         }
         if self.has_daemon {
             let is_spared = fstab::is_spared(&self.listing.entries_of(same));
-            let why = is_spared.then(|| format!("{} in /etc/fstab", super::NO_TRIM));
+            let why = is_spared.then(|| WhyNot::Other(format!("{} in /etc/fstab", super::NO_TRIM)));
             let why = why.or_else(|| self.status.as_ref().and_then(|status| why_not_by_daemon(status, same)));
             add(TRIMWISED, why, self.policy_of_daemon(same), true);
         }
@@ -201,10 +197,14 @@ fn of_timer(root: &HostRoot, timer: &str, is_container: bool) -> Option<Job> {
     let unmet = unmet.or_else(|| Some((&*service, systemd::unmet(root, of_service.as_deref()?)?)));
     let broken = match () {
         () if calls.is_empty() && timer != FSTRIM_TIMER => return None,
-        () if systemd::is_masked(root, &service) => Some(format!("{service} {MASKED}")),
-        () if calls.is_empty() => Some(format!("{service} {RUNS_NOTHING}")),
-        () if is_container && timer == FSTRIM_TIMER => Some("it does not start in a container".to_owned()),
-        () => unmet.map(|(unit, condition)| format!("{unit} does not start: `{condition}` is not met")),
+        () if systemd::is_masked(root, &service) => Some(WhyNot::Masked(service)),
+        () if calls.is_empty() => Some(WhyNot::RunsNothing(service)),
+        () if is_container && timer == FSTRIM_TIMER => {
+            Some(WhyNot::Other("it does not start in a container".to_owned()))
+        }
+        () => unmet.map(|(unit, condition)| {
+            WhyNot::Other(format!("{unit} does not start: `{condition}` is not met"))
+        }),
     };
     Some(Job { name: timer.to_owned(), every: interval_of(&text), calls, broken })
 }
@@ -334,16 +334,61 @@ fn listed<'a>(status: &'a Value, list: &str, mounts: &[&Mount]) -> Option<&'a Va
 }
 
 /// Returns the reason why a daemon with this status does not trim the file system of these mounts; `None` if it does.
-fn why_not_by_daemon(status: &Value, mounts: &[&Mount]) -> Option<String> {
+fn why_not_by_daemon(status: &Value, mounts: &[&Mount]) -> Option<WhyNot> {
     if let Some(managed) = managed(status, mounts) {
         let live = &managed["status"];
         return match () {
-            () if status["dry_run"] == true => Some("it is in dry-run mode".to_owned()),
-            () if live["policy"] == "off" => Some(POLICY_OFF.to_owned()),
-            () if live["paused"] == true => Some("it is paused there".to_owned()),
+            () if status["dry_run"] == true => Some(WhyNot::Other("it is in dry-run mode".to_owned())),
+            () if live["policy"] == "off" => Some(WhyNot::PolicyOff),
+            () if live["paused"] == true => Some(WhyNot::Other("it is paused there".to_owned())),
             () => None,
         };
     }
     let skipped = listed(status, "skipped", mounts).and_then(|one| one["why"].as_str());
-    Some(skipped.unwrap_or("it does not manage this file system").to_owned())
+    Some(WhyNot::Other(skipped.unwrap_or("it does not manage this file system").to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_daemon_s_status_tells_what_it_leaves_alone() {
+        let mount = Mount {
+            id: 1,
+            parent: 0,
+            numbers: (8, 0),
+            mount_point: "/srv".into(),
+            device: "/dev/sda".to_owned(),
+            fs_type: "ext4".to_owned(),
+            options: Vec::new(),
+            discards_by_default: false,
+        };
+        let other = |why: &str| Some(WhyNot::Other(why.to_owned()));
+        let managed = |policy: &str, is_paused: bool| json!([{ "mount_point": "/srv", "status": { "policy": policy, "paused": is_paused } }]);
+        for (status, expected) in [
+            (json!({ "dry_run": false, "file_systems": managed("judicious", false) }), None),
+            (
+                json!({ "dry_run": true, "file_systems": managed("off", true) }),
+                other("it is in dry-run mode"),
+            ),
+            (json!({ "dry_run": false, "file_systems": managed("off", true) }), Some(WhyNot::PolicyOff)),
+            (
+                json!({ "dry_run": false, "file_systems": managed("judicious", true) }),
+                other("it is paused there"),
+            ),
+            (
+                json!({ "skipped": [{ "mount_point": "/srv", "why": "It is too small." }] }),
+                other("It is too small."),
+            ),
+            (
+                json!({ "skipped": [{ "mount_point": "/home", "why": "It is too small." }] }),
+                other("it does not manage this file system"),
+            ),
+        ] {
+            assert_eq!(why_not_by_daemon(&status, &[&mount]), expected, "{status}");
+        }
+    }
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use super::Finding;
 use super::graph::{Graph, Kind};
 use crate::block_device::{SysBlock, devices_in_sysfs};
+use crate::code::Code;
 use crate::fstab;
 use crate::host_root::HostRoot;
 use crate::mount::{Mount, discard_in, nearest, text_of};
@@ -26,12 +27,13 @@ pub(super) fn of_file_system(root: &HostRoot, mount: &Mount) -> Option<Finding> 
     let on = format!("{fs_type} on {}", mount.device);
     Some(match fs_type {
         "bcachefs" => bcachefs(root, mount, place, &on),
-        _ if mount.is_served() => Finding::note(
+        _ if mount.is_served() => Finding::new(
+            Code::Served,
             place.clone(),
             format!("{on}: a process serves it (FUSE), and only that process knows whether it passes TRIM on; not checked"),
         )
         .mended_by(format!("`fstrim --verbose {}`; ntfs-3g takes it since 2015", quoted(&place))),
-        _ => Finding::note(place, format!("{on}: it is not known whether {fs_type} has FITRIM; not checked")),
+        _ => Finding::new(Code::UnknownFileSystem, place, format!("{on}: it is not known whether {fs_type} has FITRIM; not checked")),
     })
 }
 
@@ -46,7 +48,8 @@ pub(super) fn of_pool(pool: &str, mounts: &[&Mount]) -> Finding {
     let points = mounts.iter().take(SHOWN_MAX).map(|mount| mount.mount_point.display().to_string());
     let more = if mounts.len() > SHOWN_MAX { ", ..." } else { "" };
     let pool = quoted(pool);
-    Finding::note(
+    Finding::new(
+        Code::Zfs,
         points.collect::<Vec<_>>().join(", ") + more,
         format!(
             "zfs, pool {pool}: ZFS has no FITRIM and trims by itself, by `autotrim` or `zpool trim`; neither was checked"
@@ -74,7 +77,8 @@ fn bcachefs(root: &HostRoot, mount: &Mount, place: String, on: &str) -> Finding 
         })
         .collect();
     let told = if told.is_empty() { "sysfs does not show its devices".to_owned() } else { told.join("; ") };
-    Finding::note(
+    Finding::new(
+        Code::Bcachefs,
         place,
         format!("{on}: bcachefs has no FITRIM and discards by itself what it empties; {told}. Whether it did was not checked"),
     )
@@ -133,15 +137,15 @@ pub(super) fn of_swap(root: &HostRoot, mounts: &[Mount]) -> Vec<Finding> {
                     "line {} of /etc/fstab says `{option}`, but {} accepts no TRIM, so swapon discards nothing",
                     entry.line, stop.name
                 );
+                let finding = Finding::new(Code::SwapNoTrim, place, what);
                 match stop.kind {
-                    Kind::Crypt(..) => {
-                        Finding::note(place, what).mended_by("`discard` in its line of /etc/crypttab, too")
-                    }
-                    _ => Finding::note(place, what),
+                    Kind::Crypt(..) => finding.mended_by("`discard` in its line of /etc/crypttab, too"),
+                    _ => finding,
                 }
             }
             _ if graph.passes() == Some(false) => continue,
-            (Some(option), Some(entry)) => Finding::note(
+            (Some(option), Some(entry)) => Finding::new(
+                Code::SwapOn,
                 place,
                 format!(
                     "line {} of /etc/fstab says `{option}`, so swapon discards it; whether it did, /proc/swaps does not show",
@@ -152,7 +156,7 @@ pub(super) fn of_swap(root: &HostRoot, mounts: &[Mount]) -> Vec<Finding> {
                 let from = entry.map_or("no line of /etc/fstab says `discard`".to_owned(), |entry| {
                     format!("line {} of /etc/fstab says no `discard`", entry.line)
                 });
-                Finding::note(place, format!("{from}, so swapon does not discard it: the drive keeps what was ever swapped out"))
+                Finding::new(Code::SwapOff, place, format!("{from}, so swapon does not discard it: the drive keeps what was ever swapped out"))
                     .mended_by(
                         "`discard=once` discards the whole area at each swapon and costs nothing afterwards; worth it \
                          where swap is large and rarely used. Write it into its line of /etc/fstab, too",

@@ -3,7 +3,8 @@
 use trimwise::compare::result::{Cell, Measure, Target};
 use trimwise::numbers::two_digits;
 use trimwise::policy::{BatchConfig, PolicyId, PolicySpec, Trimmer};
-use trimwise_linux::doctor::{self, Diagnosis};
+use trimwise_linux::code::Code;
+use trimwise_linux::doctor::Diagnosis;
 use trimwise_linux::today::own_discard;
 use trimwise_uml::cell::KernelPolicy;
 
@@ -157,7 +158,7 @@ pub(super) fn of_diagnosis(one: &Diagnosis, class: Option<&Conclusion>) -> Vec<S
     let today = one.today.sentence();
     if let Some(wrong) = one.findings.iter().find(|finding| finding.wrong) {
         let first = match one.passes {
-            _ if doctor::FAILED.contains(&wrong.place.as_str()) => {
+            _ if wrong.code == Code::Failed => {
                 format!("{point} failed (`{}`): trim nothing before it was checked.", wrong.place)
             }
             Some(false) => format!("TRIM of {point} does not reach its drive. It stops at {}.", wrong.place),
@@ -178,7 +179,7 @@ pub(super) fn of_diagnosis(one: &Diagnosis, class: Option<&Conclusion>) -> Vec<S
             "What trims {point} is a matter of this container's host, and was not checked."
         )];
     }
-    if one.findings.iter().any(|finding| finding.place == doctor::READ_ONLY) {
+    if one.findings.iter().any(|finding| finding.code == Code::ReadOnly) {
         return vec![format!("{point} is mounted read-only: there is nothing to trim.")];
     }
     if let (Some(false), Some(stop)) = (one.passes, one.findings.iter().find(|finding| finding.nothing_helps))

@@ -11,6 +11,7 @@ use crate::managed::Managed;
 use crate::metrics::listen::Endpoint;
 use crate::metrics::{self, Seen};
 use crate::speak::{self, warn};
+use trimwise_linux::code::Code;
 use trimwise_linux::daemon::control::{Request, Response};
 use trimwise_linux::mount::as_text;
 
@@ -25,6 +26,8 @@ struct FileSystem<'a> {
     /// The mount option before the daemon changed it; `null` if the daemon did not change it.
     option_before: Option<&'a str>,
     option: &'a str,
+    /// Codes of what is wrong with it.
+    codes: Vec<Code>,
 }
 
 #[derive(Debug, Serialize)]
@@ -45,6 +48,8 @@ struct Whole<'a> {
     /// Reason why frees are not seen as they happen; null if they are, or if tracepoints are off.
     tracepoints_problem: Option<&'a str>,
     log_lines_dropped: u64,
+    /// Codes of what is wrong with the daemon itself.
+    codes: Vec<Code>,
     file_systems: Vec<FileSystem<'a>>,
     skipped: &'a [Skipped],
 }
@@ -154,6 +159,7 @@ impl Service {
                 .was(&one.candidate)
                 .filter(|was| *was != one.candidate.mount.discard()),
             option: one.candidate.mount.discard(),
+            codes: self.codes_of(one),
         });
         Whole {
             trimwise: trimwise::VERSION,
@@ -169,9 +175,34 @@ impl Service {
             metrics_problem: self.metrics_problem(),
             tracepoints_problem: self.watching.problem.as_deref(),
             log_lines_dropped: speak::dropped(),
+            codes: self.codes(),
             file_systems: file_systems.collect(),
             skipped: &self.skipped,
         }
+    }
+
+    fn codes(&self) -> Vec<Code> {
+        let found = [
+            (self.config_problem.is_some(), Code::DaemonConfig),
+            (self.state_problem().is_some(), Code::DaemonState),
+            (self.history.problem().is_some(), Code::DaemonHistory),
+            (self.looking.problem.is_some(), Code::DaemonMounts),
+            (self.limits_problem().is_some(), Code::DaemonLimits),
+            (self.metrics_problem().is_some(), Code::DaemonMetrics),
+        ];
+        found.into_iter().filter_map(|(is_found, code)| is_found.then_some(code)).collect()
+    }
+
+    fn codes_of(&self, one: &Managed) -> Vec<Code> {
+        let status = one.seen().map(LiveHost::status);
+        let is = |check: fn(&Status) -> bool| status.as_ref().is_some_and(check);
+        let is_uncounted = is(|status| status.totals.trimmed_bytes > 0 && status.totals.counted_bytes == 0);
+        let found = [
+            (one.problem.is_some(), Code::DaemonMount),
+            (is(|status| status.reason.is_trouble()), Code::DaemonTrouble),
+            (is_uncounted && !self.options.dry_run, Code::DaemonUncounted),
+        ];
+        found.into_iter().filter_map(|(is_found, code)| is_found.then_some(code)).collect()
     }
 
     fn metrics_problem(&self) -> Option<String> {
@@ -249,6 +280,7 @@ impl Service {
             uptime_s: self.started.elapsed().as_secs(),
             is_state_broken: self.state_problem().is_some(),
             log_lines_dropped: speak::dropped(),
+            codes: self.codes(),
         };
         let seen = self.managed.values().map(|one| Seen {
             mount: &one.candidate.mount.mount_point,
@@ -258,7 +290,8 @@ impl Service {
             fs_type: &one.candidate.mount.fs_type,
             trimmed_at_s: one.trimmed_at_s,
             looked_at_s: one.looked_at_s,
+            codes: self.codes_of(one),
         });
-        metrics::render(whole, seen)
+        metrics::render(&whole, seen)
     }
 }

@@ -43,13 +43,21 @@ pub struct StatusArguments {
 
 /// Arguments of `explain`.
 #[derive(Debug, Args)]
-#[command(after_long_help = "Example:\n  \
+#[command(after_long_help = "Examples:\n  \
     trimwise explain /home\n      \
-    why the daemon does what it does there, and what would change it")]
+    why the daemon does what it does there, and what would change it\n  \
+    trimwise explain layer.luks.discards-off\n      \
+    what a finding of `doctor` or `fleet` means, and what to do\n  \
+    trimwise explain --list\n      \
+    all codes")]
 pub struct ExplainArguments {
-    /// Where the file system is mounted
-    #[arg(value_name = "MOUNT")]
-    pub mount: PathBuf,
+    /// Where the file system is mounted, or the code of a finding, such as layer.luks.discards-off
+    #[arg(value_name = "MOUNT|CODE", required_unless_present = "list")]
+    pub subject: Option<PathBuf>,
+
+    /// List the codes of all findings
+    #[arg(long, conflicts_with = "subject")]
+    pub list: bool,
 
     #[command(flatten)]
     pub run: RunArguments,

@@ -9,8 +9,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 use trimwise::failure::Failure;
+use trimwise_linux::code::is_code;
 use trimwise_linux::daemon::control::{Client, Request};
 use trimwise_study::daemon::{self, failed, normal};
+use trimwise_study::findings::{self, Findings};
 
 use crate::arguments::JsonArguments;
 use crate::commands::daemon::arguments::{
@@ -75,9 +77,19 @@ pub fn status(arguments: &StatusArguments) -> Result<String, Failure> {
     }
 }
 
-/// `trimwise explain MOUNT`.
+/// `trimwise explain MOUNT`, and of a finding.
 pub fn explain(arguments: &ExplainArguments) -> Result<String, Failure> {
-    let mount = normal(&arguments.mount)?;
+    let Some(subject) = &arguments.subject else {
+        let destinations = Destinations::check_json(&arguments.json)?;
+        let all = Findings::all();
+        return destinations.deliver(&all, || text::codes(&all));
+    };
+    if let Some(code) = subject.to_str().filter(|text| is_code(text)) {
+        let destinations = Destinations::check_json(&arguments.json)?;
+        let explained = findings::explain(code)?;
+        return destinations.deliver(&explained, || text::code(explained.entry));
+    }
+    let mount = normal(subject)?;
     let request = Request::Explain { mount: mount.clone() };
     ask(&arguments.run.run, &request, Some(&mount), &arguments.json, text::explain)
 }

@@ -6,12 +6,14 @@ use std::path::Path;
 use serde::Deserialize as _;
 use serde_json::Value;
 use trimwise::units::Bytes;
+use trimwise_linux::code::Entry;
 use trimwise_linux::daemon::config::{Config, Manage};
 use trimwise_study::conclusion::Conclusion;
+use trimwise_study::findings::Findings;
 
 use crate::conclusion;
 use crate::figures::NONE;
-use crate::table::{bold, folded, laid_out, plain};
+use crate::table::{bold, described, folded, laid_out, plain};
 
 /// Which file systems `status` shows.
 #[derive(Clone, Copy, Debug)]
@@ -180,6 +182,25 @@ pub fn explain(data: &Value) -> String {
     let sentences = data["sentences"].as_array().cloned().unwrap_or_default();
     let told: String = sentences.iter().map(|sentence| folded(&word(sentence), 2)).collect();
     format!("{}\n{told}{}", bold(&word(&data["mount_point"])), concluded(data))
+}
+
+/// Formats what is known of a finding.
+pub fn code(entry: &Entry) -> String {
+    let Entry { code, severity, meaning, remedy, found_by, page, .. } = entry;
+    let parts = [
+        (*meaning).to_owned(),
+        format!("What to do: {remedy}"),
+        format!("How it is found: {found_by}"),
+        format!("More: {page}"),
+    ];
+    let parts: String = parts.iter().map(|part| folded(part, 2)).collect();
+    format!("{} ({})\n{parts}", bold(code), severity.word())
+}
+
+/// Lists all findings.
+pub fn codes(all: &Findings) -> String {
+    let entries: Vec<_> = all.findings.iter().map(|entry| (entry.code, entry.meaning)).collect();
+    described(&entries, 0) + "`trimwise explain CODE` says how each is found and what to do.\n"
 }
 
 /// What to do there, if the answer is about one file system.

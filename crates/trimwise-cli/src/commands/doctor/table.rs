@@ -5,7 +5,7 @@ use trimwise_linux::doctor::{Diagnosis, Finding};
 use trimwise_study::doctor::DoctorReport;
 
 use crate::conclusion;
-use crate::table::{bold, folded, plain};
+use crate::table::{bold, dim, folded, plain};
 
 /// Renders the whole text.
 pub fn render(found: &DoctorReport) -> String {
@@ -26,6 +26,10 @@ pub fn render(found: &DoctorReport) -> String {
     text.push('\n');
     if !report.not_checked.is_empty() {
         text += &format!("Not checked:\n{}\n", findings(&report.not_checked, "to find out"));
+    }
+    let all = report.file_systems.iter().flat_map(|one| &one.findings).chain(&report.findings);
+    if all.chain(&report.not_checked).next().is_some() {
+        text += "`trimwise explain CODE` tells more of what is in brackets.\n";
     }
     let is_whole = report.not_checked.is_empty();
     // What is wrong or was not checked comes after this, as the reason why the command fails.
@@ -70,7 +74,10 @@ fn findings(findings: &[Finding], mend_word: &str) -> String {
     let mut text = String::new();
     for finding in findings {
         let mark = if finding.wrong { "! " } else { "- " };
-        text += &folded(&plain(&format!("{mark}{}: {}.", finding.place, finding.what)), 2);
+        let code = finding.code.as_str();
+        let told = folded(&plain(&format!("{mark}{}: {}. [{code}]", finding.place, finding.what)), 2);
+        let (told, _) = told.trim_end().rsplit_once('[').unwrap_or((&told, ""));
+        text += &format!("{told}{}\n", dim(&format!("[{code}]")));
         let mend = finding.mend.as_ref().filter(|mend| !mend.is_empty());
         let remedy = match (finding.nothing_helps, mend) {
             (false, None) => None,

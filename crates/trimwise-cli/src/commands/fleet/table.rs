@@ -4,7 +4,7 @@ use trimwise::units::Bytes;
 use trimwise_study::fleet::{FileSystem, Finding, Fleet};
 
 use crate::figures::{NONE, counted};
-use crate::table::{bold, folded, laid_out, plain};
+use crate::table::{bold, folded, laid_out, laid_out_with, plain};
 
 /// File systems that are shown without `--all`.
 const SHOWN: usize = 20;
@@ -36,6 +36,7 @@ pub fn fleet(fleet: &Fleet, all: bool) -> String {
     );
     findings(&mut text, "TRIM does not arrive, or is not honoured", &fleet.not_honoured);
     findings(&mut text, "Other trouble", &fleet.trouble);
+    codes(&mut text, fleet);
     if !fleet.file_systems.is_empty() {
         text += &format!("\n{}\n\n", bold("Stale space: free, but not trimmed"));
         text += &stale_table(&fleet.file_systems, all);
@@ -55,10 +56,29 @@ fn findings(text: &mut String, title: &str, findings: &[Finding]) {
         return;
     }
     *text += &format!("\n{}\n\n", bold(title));
-    for Finding { host, place, what, from } in findings {
+    for Finding { host, place, what, code, from } in findings {
         let place = if place.is_empty() { String::new() } else { format!(" {place}") };
-        *text += &folded(&plain(&format!("{host}{place}: {what} ({from}).")), 0);
+        let code = code.as_ref().map_or(String::new(), |code| format!(": {code}"));
+        *text += &folded(&plain(&format!("{host}{place}: {what} ({from}{code}).")), 0);
     }
+}
+
+/// How often each finding was made.
+fn codes(text: &mut String, fleet: &Fleet) {
+    if fleet.codes.is_empty() {
+        return;
+    }
+    let newer = format!("Not known to trimwise {}; a newer version's.", fleet.trimwise);
+    let meanings: Vec<String> =
+        fleet.codes.values().map(|counted| folded(counted.meaning.unwrap_or(&newer), 2)).collect();
+    let rows: Vec<Vec<String>> = fleet
+        .codes
+        .iter()
+        .map(|(code, counted)| vec![plain(code), counted.findings.to_string(), counted.hosts.to_string()])
+        .collect();
+    *text += &format!("\n{}\n\n", bold("What was found, by its code"));
+    *text += &laid_out_with(&["code", "findings", "hosts"], &rows, &meanings);
+    *text += &folded("`trimwise explain CODE` says what to do.", 0);
 }
 
 fn stale_table(file_systems: &[FileSystem], all: bool) -> String {

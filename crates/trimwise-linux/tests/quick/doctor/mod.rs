@@ -39,9 +39,9 @@ fn said(report: &Report) -> String {
 }
 
 #[track_caller]
-fn expect(report: &Report, wrong: usize, words: &[&str]) {
+fn expect(report: &Report, expected: &str, words: &[&str]) {
     let said = said(report);
-    assert_eq!(report.wrong(), wrong, "{said}");
+    assert_eq!(codes(report), expected, "{said}");
     for words in words {
         assert!(said.contains(words), "'{words}' is not in: {said}");
     }
@@ -121,16 +121,24 @@ fn built(lines: &str) -> Host {
     host
 }
 
-/// What a host is, how many things are wrong there, whether TRIM passes on the first file system, what the doctor says,
-/// and what it must not say (after a `!`).
-type Case<'a> = (&'a str, usize, Option<bool>, &'a [&'a str]);
+/// Codes of all findings in their order, each after its mark: `!` for what is wrong, `?` for what was not checked.
+fn codes(report: &Report) -> String {
+    let all = report.file_systems.iter().flat_map(|one| &one.findings).chain(&report.findings);
+    let found = all.map(|one| format!("{}{}", if one.wrong { "!" } else { "" }, one.code));
+    let unchecked = report.not_checked.iter().map(|one| format!("?{}", one.code));
+    found.chain(unchecked).collect::<Vec<_>>().join(" ")
+}
+
+/// What a host is, the [`codes`] of all that is found there, whether TRIM passes on the first file system, what the doctor
+/// says, and what it must not say (after a `!`).
+type Case<'a> = (&'a str, &'a str, Option<bool>, &'a [&'a str]);
 
 #[track_caller]
 fn judge(cases: &[Case<'_>]) {
-    for (lines, wrong, passes, words) in cases {
+    for (lines, expected, passes, words) in cases {
         let report = built(lines).examine();
         let said = said(&report);
-        assert_eq!(report.wrong(), *wrong, "{lines}\n{said}");
+        assert_eq!(codes(&report), *expected, "{lines}\n{said}");
         assert_eq!(report.file_systems.first().and_then(|one| one.passes), *passes, "{lines}\n{said}");
         for word in *words {
             let (word, expected) = word.strip_prefix('!').map_or((*word, true), |word| (word, false));

@@ -11,7 +11,7 @@ fn the_layer_at_which_trim_stops_is_named() {
     crypt.file("sys/devices/virtual/block/dm-0/dm/uuid", "CRYPT-LUKS2-1234-root\n");
     expect(
         &crypt.examine(),
-        1,
+        "!layer.luks.discards-off",
         &["WRONG dm-0: dm-crypt (root) drops TRIM", "--allow-discards --persistent root"],
     );
     assert_eq!(crypt.examine().file_systems[0].passes, Some(false));
@@ -22,7 +22,7 @@ fn the_layer_at_which_trim_stops_is_named() {
     crypt.file("sys/devices/virtual/block/dm-1/dm/uuid", "LVM-abc");
     crypt.file("proc/1/mountinfo", "22 1 253:1 / /home rw - xfs /dev/mapper/vg-home rw\n");
     let report = crypt.examine();
-    expect(&report, 1, &["WRONG dm-0"]);
+    expect(&report, "!layer.luks.discards-off", &["WRONG dm-0"]);
     let depths: Vec<_> = report.file_systems[0].layers.iter().map(|l| (l.what.as_str(), l.depth)).collect();
     assert_eq!(depths, [("LVM vg-home", 0), ("dm-crypt root", 1), ("SATA", 2)]);
 
@@ -30,19 +30,23 @@ fn the_layer_at_which_trim_stops_is_named() {
     usb.device(USB, "8:16", 0).file(&format!("sys/devices/{USB}/device/model"), "ASMT105x");
     expect(
         &usb.examine(),
-        1,
+        "!disk.usb.adapter-no-trim",
         &["the USB adapter of ASMT105x", "/sys/block/sdb/device/scsi_disk/*/provisioning_mode"],
     );
 
     let raid = Host::new("22 1 9:0 / / rw - xfs /dev/md0 rw\n");
     raid.device(SDA, "8:0", GIB).device("virtual/block/md0", "9:0", 0).slave("virtual/block/md0", SDA);
     raid.file("sys/devices/virtual/block/md0/md/level", "raid5\n");
-    expect(&raid.examine(), 1, &["Linux RAID (raid5)", "devices_handle_discard_safely"]);
+    expect(
+        &raid.examine(),
+        "!layer.raid.parity-not-allowed",
+        &["Linux RAID (raid5)", "devices_handle_discard_safely"],
+    );
 
     let disk = Host::new("22 1 8:0 / / rw - xfs /dev/sda rw\n");
     disk.device(SDA, "8:0", 0).file(&format!("sys/devices/{SDA}/queue/rotational"), "1");
     // It needs none.
-    expect(&disk.examine(), 0, &["note sda: sda is a hard disk"]);
+    expect(&disk.examine(), "disk.rotational.no-trim", &["note sda: sda is a hard disk"]);
 }
 
 #[test]
@@ -54,6 +58,10 @@ fn a_loop_device_refers_to_the_file_system_of_its_file() {
     host.file("sys/devices/virtual/block/loop0/loop/backing_file", "/srv/disk.img\n");
     let said_of = |host: &Host| said(&host.examine());
     let on_xfs = said_of(&host);
+    assert_eq!(
+        codes(&host.examine()),
+        "layer.loop.punches-holes fs.ext4.discards-too-much mount.trim.nothing"
+    );
     let words =
         "note loop0: TRIM punches holes in /srv/disk.img; they become free space of /, xfs on /dev/sda";
     assert!(on_xfs.contains(words) && on_xfs.contains("see `trimwise doctor /`"), "{on_xfs}");
@@ -91,19 +99,19 @@ fn a_remedy_fits_its_layer() {
     judge(&[
         (
             &md("raid1", ""),
-            1,
+            "!layer.raid.older-than-disks",
             Some(false),
             &["assembled while they had none", "# mdadm --assemble /dev/md0 /dev/sda /dev/sdb", "!raid456"],
         ),
         (
             &md("raid0", "file sys/module/raid0/parameters/devices_discard_performance N"),
-            1,
+            "!layer.raid.switched-off",
             Some(false),
             &["# echo Y > /sys/module/raid0/parameters/devices_discard_performance", "!raid456"],
         ),
         (
             &md("raid5", "file sys/module/raid456/parameters/devices_handle_discard_safely N"),
-            1,
+            "!layer.raid.parity-not-allowed",
             Some(false),
             &[
                 "# echo Y > /sys/module/raid456/parameters/devices_handle_discard_safely",
@@ -112,7 +120,7 @@ fn a_remedy_fits_its_layer() {
         ),
         (
             &md("raid6", "file sys/module/raid456/parameters/devices_handle_discard_safely Y"),
-            1,
+            "!layer.raid.older-than-disks",
             Some(false),
             &["assembled while they had none", "!echo Y"],
         ),
@@ -123,39 +131,44 @@ fn a_remedy_fits_its_layer() {
                  file sys/devices/virtual/block/md0/md/raid_disks 3\n\
                  file sys/devices/virtual/block/md0/md/chunk_size 1073741824",
             ),
-            1,
+            "!layer.raid.stripe-too-large",
             Some(false),
             &["whole stripes of 2147483648 bytes", "NOTHING HELPS"],
         ),
         (
             &dm("254:9", "vg-home--x", "LVM-1", ""),
-            1,
+            "!layer.mapping.older-than-below",
             Some(false),
             &["its limits are from then", "# dmsetup resume vg-home--x"],
         ),
-        (&dm("254:9", "mpatha", "mpath-360", ""), 1, Some(false), &["# multipath -r mpatha"]),
+        (
+            &dm("254:9", "mpatha", "mpath-360", ""),
+            "!layer.mapping.older-than-below",
+            Some(false),
+            &["# multipath -r mpatha"],
+        ),
         (
             &dm("254:9", "veracrypt1", "", ""),
-            1,
+            "!layer.crypt.discards-off",
             Some(false),
             &["WRONG dm-9: the dm-crypt mapping veracrypt1"],
         ),
         (
             &dm("254:9", "c", "CRYPT-LUKS1-1-c", ""),
-            1,
+            "!layer.luks.discards-off",
             Some(false),
             &["# cryptsetup refresh --allow-discards c\n"],
         ),
         (
             &dm("254:9", "c", "CRYPT-LUKS2-1-c", ""),
-            1,
+            "!layer.luks.discards-off",
             Some(false),
             &["# cryptsetup refresh --allow-discards --persistent c\n", "asks for the passphrase"],
         ),
         // cryptsetup would have to be told cipher and key again.
         (
             &dm("254:9", "c", "CRYPT-PLAIN-c", ""),
-            1,
+            "!layer.crypt.discards-off",
             Some(false),
             &[
                 "# dmsetup table --showkeys c | awk ",
@@ -166,40 +179,40 @@ fn a_remedy_fits_its_layer() {
         // TRIM would destroy a volume that is hidden in what is free of another.
         (
             &dm("254:9", "c", "CRYPT-TCRYPT-c", ""),
-            1,
+            "!layer.crypt.discards-off",
             Some(false),
             &["unless it hides a second volume", "!# "],
         ),
         // Switched off by hand; the kernel takes only multiples of the granularity.
         (
             &disk(SDA, "queue/discard_max_hw_bytes 4294966784;queue/discard_granularity 4096"),
-            1,
+            "!layer.limit.switched-off",
             Some(false),
             &["switched off in sysfs", "# echo 4294963200 > /sys/block/sda/queue/discard_max_bytes"],
         ),
         // It takes no number of more than 32 bits; NVMe's limit is larger.
         (
             &disk(NVME, "queue/discard_max_hw_bytes 2199023255040;queue/discard_granularity 512"),
-            1,
+            "!layer.limit.switched-off",
             Some(false),
             &["# echo 4294966784 > /sys/block/nvme0n1/queue/discard_max_bytes"],
         ),
         // Linux 6.12.42 sets the granularity to 0 then, and so refuses every other limit.
         (
             &disk(NVME, "queue/discard_max_hw_bytes 2199023255040;queue/discard_granularity 0"),
-            1,
+            "!layer.limit.switched-off",
             Some(false),
             &["switched off in sysfs", "boot, without what sets it to 0", "!# "],
         ),
         (
             &disk(USB, "device/scsi_disk/6:0:0:0/provisioning_mode unmap"),
-            1,
+            "!disk.scsi.limit-zero",
             Some(false),
             &["is `unmap` already", "!udev rule"],
         ),
         (
             &disk(USB, "device/scsi_disk/6:0:0:0/provisioning_mode full"),
-            1,
+            "!disk.usb.adapter-no-trim",
             Some(false),
             &[
                 "the USB adapter",
@@ -208,7 +221,7 @@ fn a_remedy_fits_its_layer() {
         ),
         (
             &disk(SAS, "device/scsi_disk/2:0:0:0/provisioning_mode disabled;device/vpd_pgb2 12345\u{40}"),
-            1,
+            "!disk.scsi.disabled",
             Some(false),
             &["# echo writesame_16 > /sys/block/sdc/device/scsi_disk/2:0:0:0/provisioning_mode"],
         ),
@@ -217,7 +230,7 @@ fn a_remedy_fits_its_layer() {
                 SAS,
                 "device/vendor ATA;device/model Samsung SSD 860 EVO;device/scsi_disk/2:0:0:0/provisioning_mode full",
             ),
-            1,
+            "!disk.sas-hba.no-trim",
             Some(false),
             &["the SAS HBA passes no TRIM on to Samsung SSD 860 EVO", "SATA port", "!queued"],
         ),
@@ -228,7 +241,7 @@ fn a_remedy_fits_its_layer() {
                 "device/vendor QEMU;queue/rotational 1;device/scsi_disk/0:0:3:0/provisioning_mode full;\
                  device/vpd_pgb2 12345\u{7f}",
             ),
-            1,
+            "!disk.scsi.claim-unused",
             Some(false),
             &[
                 "# echo writesame_16 > /sys/block/sdd/device/scsi_disk/0:0:3:0/provisioning_mode",
@@ -238,45 +251,45 @@ fn a_remedy_fits_its_layer() {
         ),
         (
             &disk(VIRTIO_SCSI, "device/vendor QEMU;device/scsi_disk/0:0:3:0/provisioning_mode full"),
-            1,
+            "!disk.virtual.no-trim",
             Some(false),
             &["the virtual disk sdd", "NOTHING HELPS"],
         ),
         // QEMU's usb-storage: its adapter shows no page B2.
         (
             &disk(USB, "device/vendor QEMU;device/scsi_disk/6:0:0:0/provisioning_mode full"),
-            1,
+            "!disk.usb.adapter-no-trim",
             Some(false),
             &["the USB adapter", "LBPU", "!virtual"],
         ),
         // libata claims WRITE SAME for every disk.
         (
             &disk(SDA, "device/scsi_disk/0:0:0:0/provisioning_mode full;device/vpd_pgb2 12345\u{40}"),
-            1,
+            "!disk.drive.no-trim",
             Some(false),
             &["offers no TRIM", "NOTHING HELPS", "!# "],
         ),
         (
             &disk("vbd-768/block/xvda", ""),
-            1,
+            "!disk.virtual.no-trim",
             Some(false),
             &["the virtual disk xvda", "NOTHING HELPS", "!firmware"],
         ),
         (
             &disk("virtual/block/nbd0", ""),
-            1,
+            "!disk.network.no-trim",
             Some(false),
             &["another host (NBD)", "NOTHING HELPS", "!firmware"],
         ),
         (
             &disk("platform/host3/session1/target3:0:0/3:0:0:0/block/sdd", ""),
-            1,
+            "!disk.network.no-trim",
             Some(false),
             &["another host (iSCSI)", "!firmware"],
         ),
         (
             &format!("{EXT4_ON_SDA}disk {SDA} 8:0 {GIB}\nfile sys/devices/{SDA}/device/model QEMU HARDDISK"),
-            0,
+            "disk.virtual.host-unknown",
             Some(true),
             &["note sda: a virtual disk", "discard=unmap"],
         ),
@@ -284,7 +297,7 @@ fn a_remedy_fits_its_layer() {
             &format!(
                 "{EXT4_ON_SDA}disk {SDA} 8:0 0\nfile proc/cmdline root=/dev/sda libata.force=1.00:notrim"
             ),
-            1,
+            "!disk.sata.forbidden",
             Some(false),
             &["forbids TRIM"],
         ),
@@ -354,8 +367,13 @@ fn a_stack_is_a_graph() {
          disk {SDA} 8:0 {GIB}\ndisk {SDB} 8:16 0\non dm-0 254:0 0 {SDA} {SDB}\ndm dm-0 a LVM-1"
     );
     judge(&[
-        (&thin, 1, Some(false), &["WRONG sda", "note dm-4: trimming it frees room in its pool", "!WRONG dm"]),
-        (&beside, 0, Some(true), &["!WRONG"]),
+        (
+            &thin,
+            "!disk.drive.no-trim layer.thin.kept-in-pool",
+            Some(false),
+            &["WRONG sda", "note dm-4: trimming it frees room in its pool", "!WRONG dm"],
+        ),
+        (&beside, "", Some(true), &["!WRONG"]),
         // A disk that can be switched on, below everything: each table above has its limits from then.
         (
             &format!(
@@ -363,7 +381,7 @@ fn a_stack_is_a_graph() {
                  file sys/devices/{VIRTIO_SCSI}/device/vpd_pgb2 12345\u{60}",
                 pool([0, 0, 0, GIB]).replace(SDA, VIRTIO_SCSI)
             ),
-            1,
+            "!disk.scsi.claim-unused layer.thin.kept-in-pool",
             Some(false),
             &[
                 "WRONG sdd",
@@ -374,13 +392,13 @@ fn a_stack_is_a_graph() {
         ),
         (
             &pool([GIB, GIB, 0, GIB]),
-            1,
+            "!layer.thin.no-passdown layer.thin.kept-in-pool",
             Some(false),
             &["WRONG dm-2: the thin pool", "# lvchange --discards passdown vg/pool\n"],
         ),
         (
             &pool([GIB, GIB, 0, 0]),
-            1,
+            "!layer.thin.ignores",
             Some(false),
             &[
                 "WRONG dm-2: the thin pool vg-pool-tpool ignores TRIM",
@@ -391,7 +409,7 @@ fn a_stack_is_a_graph() {
         ),
         (
             &integrity,
-            2,
+            "!layer.integrity.no-trim !layer.integrity.no-trim",
             Some(false),
             &[
                 "WRONG dm-3: dm-integrity",
@@ -402,11 +420,11 @@ fn a_stack_is_a_graph() {
         ),
         (
             &deep,
-            1,
+            "!layer.luks.discards-off",
             Some(false),
             &["WRONG dm-0: dm-crypt", "--persistent c\n  # dmsetup table v1", "# dmsetup resume v9\n"],
         ),
-        (&cycle, 0, None, &["UNCHECKED /data", "lies on itself"]),
+        (&cycle, "mount.trim.nothing ?unchecked.layers.hidden", None, &["UNCHECKED /data", "lies on itself"]),
         // What sysfs does not tell is neither sound nor a cause.
         (
             &format!(
@@ -414,21 +432,32 @@ fn a_stack_is_a_graph() {
                  file sys/devices/{SDA}/queue/discard_max_bytes x\non md0 9:0 0 {SDA}\n\
                  file sys/devices/virtual/block/md0/md/level raid1"
             ),
-            1,
+            "!layer.mapping.cause-unknown",
             Some(false),
             &["WRONG md0: md0 accepts no TRIM; why is not known", "!# "],
         ),
-        (&vanished, 0, None, &["UNCHECKED /data", "does not show what lies below dm-0"]),
+        (
+            &vanished,
+            "mount.trim.nothing ?unchecked.layers.hidden",
+            None,
+            &["UNCHECKED /data", "does not show what lies below dm-0"],
+        ),
         (
             "mount 22 1 7:0 / /data rw - ext4 /dev/loop0 rw\nmount 23 1 8:0 / /below rw - vfat /dev/sda rw\n\
              on loop0 7:0 4096\nfile sys/devices/virtual/block/loop0/loop/backing_file /below/image\n\
              script etc/cron.weekly/fstrim",
-            1,
+            "!layer.loop.no-holes ?unchecked.layers.hidden",
             Some(false),
             &["WRONG loop0: ", "cannot punch holes", "ext4, XFS"],
         ),
-        (&mixed, 1, Some(false), &["WRONG sdb", "!WRONG dm-0"]),
+        (&mixed, "!disk.drive.no-trim", Some(false), &["WRONG sdb", "!WRONG dm-0"]),
     ]);
+    // One command mends both legs.
+    let legs = &built(&integrity).examine().file_systems[0].findings;
+    assert!(
+        !legs[0].commands.is_empty() && legs[1].commands.is_empty() && legs[1].undo.is_empty(),
+        "{legs:?}"
+    );
     let lines = |host: &str| built(host).examine().file_systems[0].layers.len();
     assert_eq!((lines(&thin), lines(&deep)), (6, 11), "a disk under two branches is listed twice");
 }
@@ -455,48 +484,78 @@ fn no_remedy_does_harm() {
          on dm-0 252:0 0 virtual/block/dm-2\ndm dm-0 v x"
     );
     judge(&[
-        (&raid("/srv", ""), 1, Some(false), &anew),
-        (&raid("/srv", &format!("{md}/md/raid_disks 2")), 1, Some(false), &anew),
+        (&raid("/srv", ""), "!layer.raid.older-than-disks", Some(false), &anew),
+        (&raid("/srv", &format!("{md}/md/raid_disks 2")), "!layer.raid.older-than-disks", Some(false), &anew),
         // A member that is missing, that sysfs no longer shows, or that a container holds.
-        (&raid("/srv", &format!("{md}/md/raid_disks 3")), 1, Some(false), &only_words),
-        (&raid("/srv", &format!("{md}/md/degraded 1")), 1, Some(false), &only_words),
         (
-            &raid("/srv", "link sys/devices/virtual/block/md0/slaves/sdz ../../gone"),
-            1,
+            &raid("/srv", &format!("{md}/md/raid_disks 3")),
+            "!layer.raid.older-than-disks",
             Some(false),
             &only_words,
         ),
-        (&raid("/srv", &format!("{md}/md/metadata_version external:/md127/0")), 1, Some(false), &only_words),
+        (
+            &raid("/srv", &format!("{md}/md/degraded 1")),
+            "!layer.raid.older-than-disks",
+            Some(false),
+            &only_words,
+        ),
+        (
+            &raid("/srv", "link sys/devices/virtual/block/md0/slaves/sdz ../../gone"),
+            "!layer.mapping.cause-unknown",
+            Some(false),
+            &only_words,
+        ),
+        (
+            &raid("/srv", &format!("{md}/md/metadata_version external:/md127/0")),
+            "!layer.raid.older-than-disks",
+            Some(false),
+            &only_words,
+        ),
         // More than one mount would have to go.
-        (&raid("/srv", "mount 23 1 8:99 / /srv/sub rw - ext2 /dev/x rw"), 1, Some(false), &only_words),
-        (&raid("/srv", "mount 23 1 9:0 /a /home rw - xfs /dev/md0 rw"), 1, Some(false), &only_words),
-        (&partition(""), 1, Some(false), &anew),
-        (&partition("mount 23 1 259:2 / /home rw - xfs /dev/md0p2 rw"), 2, Some(false), &only_words),
+        (
+            &raid("/srv", "mount 23 1 8:99 / /srv/sub rw - ext2 /dev/x rw"),
+            "!layer.raid.older-than-disks mount.trim.nothing ?unchecked.layers.hidden",
+            Some(false),
+            &only_words,
+        ),
+        (
+            &raid("/srv", "mount 23 1 9:0 /a /home rw - xfs /dev/md0 rw"),
+            "!layer.raid.older-than-disks mount.bind.several",
+            Some(false),
+            &only_words,
+        ),
+        (&partition(""), "!layer.raid.older-than-disks", Some(false), &anew),
+        (
+            &partition("mount 23 1 259:2 / /home rw - xfs /dev/md0p2 rw"),
+            "!layer.raid.older-than-disks !layer.raid.older-than-disks",
+            Some(false),
+            &only_words,
+        ),
         (
             &partition(&format!(
                 "link sys/devices/virtual/block/md0/md0p2/holders/dm-3 ../../../../../{SDB}"
             )),
-            1,
+            "!layer.raid.older-than-disks",
             Some(false),
             &only_words,
         ),
         (
             &partition("file proc/swaps Filename Type\\n/dev/md0p2 partition 8 0 -2"),
-            1,
+            "!layer.raid.older-than-disks",
             Some(false),
             &only_words,
         ),
         // A name that no line of a shell can show.
-        (&raid("/n\\012w", ""), 1, Some(false), &only_words),
+        (&raid("/n\\012w", ""), "!layer.raid.older-than-disks", Some(false), &only_words),
         // Its level is not known without dmsetup: no parameter that destroys data.
-        (&lvm, 1, Some(false), &["WRONG dm-0: the RAID volume vg-x", "!echo Y"]),
-        (&thin, 1, Some(false), &["ignores TRIM", "!# umount"]),
+        (&lvm, "!layer.raid.level-unknown", Some(false), &["WRONG dm-0: the RAID volume vg-x", "!echo Y"]),
+        (&thin, "!layer.thin.ignores", Some(false), &["ignores TRIM", "!# umount"]),
         // No parameter helps where the disks take less than a stripe.
         (
             &raid("/srv", &format!("{md}/md/chunk_size 524288\n{md}/md/raid_disks 3"))
                 .replace("raid1", "raid5")
                 .replace(&format!("8:16 {GIB}"), "8:16 65536"),
-            1,
+            "!layer.raid.stripe-too-large",
             Some(false),
             &["whole stripes of 1048576 bytes", "!echo Y"],
         ),
@@ -512,7 +571,7 @@ fn vdo_passes_nothing_on() {
              on dm-2 254:2 4096 virtual/block/dm-1\ndm dm-2 vg-pool-vpool LVM-2-vpool\n\
              on dm-3 254:3 4096 virtual/block/dm-2\ndm dm-3 vg-lv LVM-3"
         ),
-        1,
+        "!layer.vdo.keeps-trim",
         Some(false),
         &["WRONG dm-2: VDO (vg-pool-vpool) keeps what is trimmed", "!# "],
     )]);
@@ -531,33 +590,53 @@ fn a_loop_device_is_followed_as_far_as_it_can_be() {
     judge(&[
         (
             &over("/net/x.img", "vfat", 4_294_966_784),
-            1,
+            "!layer.loop.no-holes mount.trim.nothing ?unchecked.layers.hidden",
             Some(false),
             &["cannot punch holes", "!switched off"],
         ),
         (
             &over("/net/x.img", "exfat", 4_294_966_784),
-            1,
+            "!layer.loop.no-holes mount.trim.nothing ?unchecked.layers.hidden",
             Some(false),
             &["cannot punch holes", "!switched off"],
         ),
-        (&over("/net/x.img", "xfs", 0), 1, Some(false), &["switched off"]),
+        (
+            &over("/net/x.img", "xfs", 0),
+            "!layer.limit.switched-off mount.trim.nothing ?unchecked.layers.hidden",
+            Some(false),
+            &["switched off"],
+        ),
         (
             &over("/net/x.img", "xfs", 0)
                 .replace("discard_max_hw_bytes 4294966784", "discard_max_hw_bytes 0"),
-            1,
+            "!layer.loop.read-only mount.trim.nothing ?unchecked.layers.hidden",
             Some(false),
             &["though xfs can punch holes", "!put the file on"],
         ),
-        (&over("/gone/x.img", "xfs", GIB), 0, None, &["the file system of /gone/x.img is not mounted here"]),
-        (&over("/net/x.img", "zfs", GIB), 0, None, shared),
-        (&over("/net/x.img", "nfs4", GIB), 0, None, shared),
-        (&over("/net/x.img", "cifs", GIB), 0, None, shared),
-        (&over("/net/x.img", "fuse.sshfs", GIB), 0, None, shared),
-        (&over("/dev/sda", "xfs", GIB), 1, Some(false), &["WRONG sda", "!punches holes"]),
+        (
+            &over("/gone/x.img", "xfs", GIB),
+            "mount.trim.nothing mount.trim.nothing ?unchecked.layers.hidden ?unchecked.layers.hidden",
+            None,
+            &["the file system of /gone/x.img is not mounted here"],
+        ),
+        (
+            &over("/net/x.img", "zfs", GIB),
+            "mount.trim.nothing ?unchecked.layers.hidden ?unchecked.zfs.by-itself",
+            None,
+            shared,
+        ),
+        (&over("/net/x.img", "nfs4", GIB), "mount.trim.nothing ?unchecked.layers.hidden", None, shared),
+        (&over("/net/x.img", "cifs", GIB), "mount.trim.nothing ?unchecked.layers.hidden", None, shared),
+        (&over("/net/x.img", "fuse.sshfs", GIB), "mount.trim.nothing ?unchecked.layers.hidden", None, shared),
+        (
+            &over("/dev/sda", "xfs", GIB),
+            "!disk.drive.no-trim mount.trim.nothing ?unchecked.layers.hidden",
+            Some(false),
+            &["WRONG sda", "!punches holes"],
+        ),
         (
             &over("/net/gone", "devtmpfs", GIB),
-            0,
+            "mount.trim.nothing ?unchecked.layers.hidden",
             None,
             &["UNCHECKED /data: /dev/loop0: sysfs does not show /net/gone"],
         ),
@@ -579,20 +658,35 @@ fn a_layer_above_is_judged_by_its_own_kind() {
          file sys/devices/virtual/block/md0/md/level raid5"
     );
     judge(&[
-        (&under("CRYPT-LUKS2-1-x", ""), 1, Some(false), &crypt),
-        (&under("CRYPT-TCRYPT-1-x", ""), 1, Some(false), &["hides a second volume", "!cryptsetup refresh"]),
-        (&under("CRYPT-INTEGRITY-x", ""), 1, Some(false), &["WRONG sda", "dm-integrity (x) drops TRIM"]),
+        (&under("CRYPT-LUKS2-1-x", ""), "!layer.limit.switched-off", Some(false), &crypt),
+        (
+            &under("CRYPT-TCRYPT-1-x", ""),
+            "!layer.limit.switched-off",
+            Some(false),
+            &["hides a second volume", "!cryptsetup refresh"],
+        ),
+        (
+            &under("CRYPT-INTEGRITY-x", ""),
+            "!layer.limit.switched-off",
+            Some(false),
+            &["WRONG sda", "dm-integrity (x) drops TRIM"],
+        ),
         (
             &under(
                 "LVM-1",
                 "on dm-1 252:1 0\ndm dm-1 x-cow LVM-2-cow\nlink sys/devices/virtual/block/dm-0/slaves/dm-1 ../../dm-1",
             ),
-            1,
+            "!layer.limit.switched-off",
             Some(false),
             &["x is a snapshot, or has one", "!dmsetup"],
         ),
-        (&under("LVM-1", ""), 1, Some(false), &["# dmsetup resume x"]),
-        (&raid, 1, Some(false), &["# echo Y > /sys/module/raid456/parameters/devices_handle_discard_safely"]),
+        (&under("LVM-1", ""), "!layer.limit.switched-off", Some(false), &["# dmsetup resume x"]),
+        (
+            &raid,
+            "!layer.limit.switched-off",
+            Some(false),
+            &["# echo Y > /sys/module/raid456/parameters/devices_handle_discard_safely"],
+        ),
     ]);
 }
 
@@ -623,34 +717,64 @@ fn the_cause_is_the_likeliest() {
         // A volume that its owner called `real` is no layer of a snapshot.
         (
             &dm("vg2-data", "LVM-c", "vg-real LVM-b"),
-            1,
+            "!layer.mapping.older-than-below",
             Some(false),
             &["its limits are from then", "!snapshot"],
         ),
         (
             &dm("vg-data", "LVM-c", "vg-data-real LVM-c-real"),
-            1,
+            "!layer.snapshot.no-trim",
             Some(false),
             &["vg-data is a snapshot, or has one"],
         ),
-        (&crypt("LUKS1", "etc/crypttab x UUID=1 none luks,discard"), 1, Some(false), &asked),
-        (&crypt("LUKS2", "proc/cmdline rd.luks.options=1-2=timeout=9,discard"), 1, Some(false), &asked),
-        (&crypt("LUKS2", "proc/cmdline cryptdevice=UUID=1:x:allow-discards"), 1, Some(false), &asked),
-        (&crypt("LUKS2", "etc/crypttab y UUID=1 none luks,discard"), 1, Some(false), &not_asked),
-        (&crypt("LUKS2", "etc/crypttab #x UUID=1 none discard"), 1, Some(false), &not_asked),
+        (
+            &crypt("LUKS1", "etc/crypttab x UUID=1 none luks,discard"),
+            "!layer.crypt.opened-before-option",
+            Some(false),
+            &asked,
+        ),
+        (
+            &crypt("LUKS2", "proc/cmdline rd.luks.options=1-2=timeout=9,discard"),
+            "!layer.crypt.opened-before-option",
+            Some(false),
+            &asked,
+        ),
+        (
+            &crypt("LUKS2", "proc/cmdline cryptdevice=UUID=1:x:allow-discards"),
+            "!layer.crypt.opened-before-option",
+            Some(false),
+            &asked,
+        ),
+        (
+            &crypt("LUKS2", "etc/crypttab y UUID=1 none luks,discard"),
+            "!layer.luks.discards-off",
+            Some(false),
+            &not_asked,
+        ),
+        (
+            &crypt("LUKS2", "etc/crypttab #x UUID=1 none discard"),
+            "!layer.luks.discards-off",
+            Some(false),
+            &not_asked,
+        ),
         (
             &over_raid("raid5", parity),
-            1,
+            "!layer.raid.older-than-disks",
             Some(false),
             &["or before raid456.devices_handle_discard_safely was set", "is set at each boot"],
         ),
         (
             &over_raid("raid0", "file sys/module/raid0/parameters/devices_discard_performance Y"),
-            1,
+            "!layer.raid.older-than-disks",
             Some(false),
             &["or before raid0.devices_discard_performance was set"],
         ),
-        (&over_raid("raid1", parity), 1, Some(false), &["!parameter", "!was set"]),
+        (
+            &over_raid("raid1", parity),
+            "!layer.raid.older-than-disks",
+            Some(false),
+            &["!parameter", "!was set"],
+        ),
         // What a disk takes that takes none today is not known.
         (
             &format!(
@@ -660,7 +784,7 @@ fn the_cause_is_the_likeliest() {
                  file sys/devices/virtual/block/md0/md/raid_disks 3\n\
                  file sys/devices/virtual/block/md0/md/chunk_size 524288"
             ),
-            1,
+            "!layer.luks.discards-off",
             Some(false),
             &["WRONG dm-0", "!whole stripes", "# echo Y > /sys/module/raid456"],
         ),
@@ -671,7 +795,7 @@ fn the_cause_is_the_likeliest() {
                  dm dm-0 vg-cow LVM-a\non dm-1 254:1 {GIB} {SDA}\ndm dm-1 vg-b LVM-b\n\
                  on dm-9 254:9 0 virtual/block/dm-0 virtual/block/dm-1\ndm dm-9 x LVM-c"
             ),
-            1,
+            "!layer.mapping.older-than-below",
             Some(false),
             &["WRONG dm-0: the logical volume vg-cow"],
         ),
@@ -682,7 +806,7 @@ fn the_cause_is_the_likeliest() {
                  file sys/devices/{SDA}/queue/discard_max_hw_bytes {GIB}\non dm-1 254:1 0 {SDA}\n\
                  dm dm-1 x-real LVM-x-real\non dm-9 254:9 0 virtual/block/dm-1\ndm dm-9 x LVM-x"
             ),
-            1,
+            "!layer.limit.switched-off",
             Some(false),
             &["WRONG sda", "NOTHING HELPS", "to remove the snapshot", "!# "],
         ),
@@ -707,7 +831,7 @@ fn steps_are_in_an_order_that_helps() {
         // A table above an array takes its limits in vain before the array is assembled anew.
         (
             &format!("{}on md0 9:0 0 {SDA}\n{}\n{lvm}", mount("254:9", "/"), raid("raid5")),
-            1,
+            "!layer.raid.parity-not-allowed",
             Some(false),
             &["# echo Y > /sys/module/raid456", "boot", "!dmsetup", "!above it"],
         ),
@@ -717,7 +841,7 @@ fn steps_are_in_an_order_that_helps() {
                 mount("254:9", "/"),
                 raid("raid1")
             ),
-            1,
+            "!layer.luks.discards-off",
             Some(false),
             &["# cryptsetup refresh", "md0 above it must then be assembled anew", "!dmsetup"],
         ),
@@ -726,7 +850,7 @@ fn steps_are_in_an_order_that_helps() {
                 "{off}file sys/devices/{SDA}/queue/discard_max_hw_bytes {GIB}\non md0 9:0 0 {SDA}\n{}",
                 raid("raid1")
             ),
-            1,
+            "!layer.limit.switched-off",
             Some(false),
             &[
                 "/sys/block/sda/queue/discard_max_bytes\n  # umount --all-targets /dev/md0\n  # mdadm --stop /dev/md0",
@@ -740,7 +864,7 @@ fn steps_are_in_an_order_that_helps() {
                 mount("9:0", "/srv"),
                 raid("raid0")
             ),
-            1,
+            "!layer.raid.switched-off",
             Some(false),
             &["WRONG md1", "-discard.conf\n", "!-discard.conf\n  # ", "!umount"],
         ),
@@ -751,7 +875,7 @@ fn steps_are_in_an_order_that_helps() {
                 mount("254:9", "/"),
                 raid("raid1")
             ),
-            1,
+            "!layer.raid.older-than-disks",
             Some(false),
             &["WRONG md0", "boot", "dm-9 above it drops TRIM, too", "# cryptsetup refresh"],
         ),
@@ -762,10 +886,170 @@ fn steps_are_in_an_order_that_helps() {
                  file sys/devices/{USB}/queue/rotational 1\non md0 9:0 0 {USB}\n{}",
                 raid("raid1")
             ),
-            0,
+            "disk.usb.claims-to-rotate",
             Some(false),
             &["note sdb", "!umount", "!mdadm"],
         ),
-        (&thin, 1, Some(false), &["WRONG dm-9: dm-crypt", "!goes no further down"]),
+        (&thin, "!layer.luks.discards-off", Some(false), &["WRONG dm-9: dm-crypt", "!goes no further down"]),
+    ]);
+}
+
+#[test]
+fn a_cache_or_a_loop_device_over_a_disk_may_drop_trim() {
+    let on_disk = |device: &str, numbers: &str, rest: &str| {
+        format!(
+            "mount 22 1 {numbers} / /srv rw - xfs /dev/{device} rw\ndisk {SDA} 8:0 {GIB}\n\
+             on {device} {numbers} 0 {SDA}\n{rest}"
+        )
+    };
+    let backing =
+        "file sys/devices/virtual/block/loop0/loop/backing_file /dev/sda\nlink dev/sda ../sys/devices/x";
+    judge(&[
+        (
+            &on_disk("bcache0", "252:0", ""),
+            "!layer.bcache.no-trim",
+            Some(false),
+            &["WRONG bcache0: bcache drops TRIM", "newer kernels", "NOTHING HELPS"],
+        ),
+        (
+            &on_disk("loop0", "7:0", backing),
+            "!layer.loop.no-write-zeroes",
+            Some(false),
+            &["passes TRIM on as Write Zeroes", "mount /dev/sda without the loop device"],
+        ),
+    ]);
+}
+
+#[test]
+fn a_limit_that_was_switched_off_is_set_in_a_way_that_the_kernel_takes() {
+    let sda = |attributes: &str| {
+        let attributes: String =
+            attributes.split(';').map(|one| format!("file sys/devices/{SDA}/queue/{one}\n")).collect();
+        format!("{EXT4_ON_SDA}disk {SDA} 8:0 0\n{attributes}")
+    };
+    let mapping = |granularity: u32| {
+        format!(
+            "mount 22 1 254:9 / /data rw - xfs /dev/mapper/x rw\ndisk {SDA} 8:0 {GIB}\non dm-9 254:9 0 {SDA}\n\
+             dm dm-9 vg-x LVM-1\nfile sys/devices/virtual/block/dm-9/queue/discard_max_hw_bytes {GIB}\n\
+             file sys/devices/virtual/block/dm-9/queue/discard_granularity {granularity}"
+        )
+    };
+    judge(&[
+        (
+            &sda("discard_max_hw_bytes 65536;discard_granularity 4096"),
+            "!layer.limit.switched-off",
+            Some(false),
+            &["takes up to 65536 bytes", "# echo 65536 > /sys/block/sda/queue/discard_max_bytes"],
+        ),
+        // Less than one granule is none.
+        (
+            &sda("discard_max_hw_bytes 4096;discard_granularity 65536"),
+            "!layer.limit.switched-off",
+            Some(false),
+            &["# echo 65536 > "],
+        ),
+        // Without a granularity, the kernel's is a sector.
+        (&sda("discard_max_hw_bytes 1536"), "!layer.limit.switched-off", Some(false), &["# echo 1536 > "]),
+        (&sda("discard_max_hw_bytes 0"), "!disk.drive.no-trim", Some(false), &["!# "]),
+        (
+            &mapping(512),
+            "!layer.limit.switched-off",
+            Some(false),
+            &["# echo 1073741824 > /sys/block/dm-9/queue/discard_max_bytes", "!dmsetup"],
+        ),
+        (
+            &mapping(0),
+            "!layer.limit.switched-off",
+            Some(false),
+            &["load its table anew, and remove", "# dmsetup resume vg-x", "!echo"],
+        ),
+    ]);
+}
+
+#[test]
+fn a_stripe_is_that_of_the_data_disks() {
+    let raid = |level: &str, disks: u32, max: u64| {
+        format!(
+            "mount 22 1 9:0 / / rw - xfs /dev/md0 rw\ndisk {SDA} 8:0 {GIB}\ndisk {SDB} 8:16 {max}\n\
+             on md0 9:0 0 {SDA} {SDB}\nfile sys/devices/virtual/block/md0/md/level {level}\n\
+             file sys/devices/virtual/block/md0/md/raid_disks {disks}\n\
+             file sys/devices/virtual/block/md0/md/chunk_size 524288"
+        )
+    };
+    let (too_large, allowed) = ("!layer.raid.stripe-too-large", "!layer.raid.parity-not-allowed");
+    judge(&[
+        (
+            &raid("raid5", 4, 1 << 20),
+            too_large,
+            Some(false),
+            &["whole stripes of 2097152 bytes", "at most 1048576"],
+        ),
+        (&raid("raid6", 4, 1 << 20), allowed, Some(false), &["!stripes"]),
+        (&raid("raid6", 5, 1 << 20), too_large, Some(false), &["whole stripes of 2097152 bytes"]),
+        (&raid("raid5", 3, (1 << 20) - 512), too_large, Some(false), &["whole stripes of 1048576 bytes"]),
+        (&raid("raid5", 3, 1 << 20), allowed, Some(false), &["!stripes"]),
+        (&raid("raid10", 4, 512), "!layer.raid.older-than-disks", Some(false), &["!stripes"]),
+    ]);
+}
+
+#[test]
+fn discard_may_be_asked_for_in_several_places() {
+    let crypt = |format: &str, rest: &str| {
+        format!(
+            "mount 22 1 254:9 / /data rw - xfs /dev/mapper/x rw\ndisk {SDA} 8:0 {GIB}\non dm-9 254:9 0 {SDA}\n\
+             dm dm-9 x CRYPT-{format}-1-x\n{rest}"
+        )
+    };
+    let (asked, luks) = ("!layer.crypt.opened-before-option", "!layer.luks.discards-off");
+    for (rest, code, word) in [
+        ("file etc/crypttab x UUID=1 none luks,discard", asked, "though /etc/crypttab asks"),
+        ("file etc/crypttab x UUID=1 none allow-discards", asked, "though /etc/crypttab asks"),
+        ("file etc/crypttab x UUID=1 none nodiscard", luks, "as it does by default"),
+        ("file etc/crypttab x UUID=1 discard", luks, "as it does by default"),
+        ("file proc/cmdline quiet rd.luks.allow-discards", asked, "though the kernel's command line asks"),
+        ("file proc/cmdline luks.options=1-2=discard", asked, "though the kernel's command line asks"),
+        ("file proc/cmdline luks.options=timeout=9", luks, "as it does by default"),
+        ("file proc/cmdline root=discard rootflags=discard", luks, "as it does by default"),
+    ] {
+        judge(&[(&crypt("LUKS2", rest), code, Some(false), &[word])]);
+    }
+    judge(&[
+        // A format that trimwise cannot refresh.
+        (
+            &crypt("BITLK", ""),
+            "!layer.crypt.discards-off",
+            Some(false),
+            &["by opening it with --allow-discards", "!# "],
+        ),
+        (
+            &crypt("LUKS1", ""),
+            luks,
+            Some(false),
+            &["put `discard` into its line of /etc/crypttab", "!--persistent"],
+        ),
+    ]);
+}
+
+#[test]
+fn a_pool_that_others_use_is_not_deactivated() {
+    let pool = |rest: &str| {
+        format!(
+            "mount 22 1 254:4 / /data rw - xfs /dev/mapper/vg-thin rw\ndisk {SDA} 8:0 {GIB}\n\
+             on dm-1 254:1 {GIB} {SDA}\ndm dm-1 vg-pool_tdata LVM-2\n\
+             on dm-2 254:2 0 virtual/block/dm-1\ndm dm-2 vg-pool-tpool LVM-3-tpool\n\
+             on dm-4 254:4 0 virtual/block/dm-2\ndm dm-4 vg-thin LVM-4\n\
+             link sys/devices/virtual/block/dm-2/holders/dm-4 ../../dm-4\n{rest}"
+        )
+    };
+    let own =
+        "on dm-3 254:3 0\ndm dm-3 vg-pool LVM-5\nlink sys/devices/virtual/block/dm-2/holders/dm-3 ../../dm-3";
+    let other = "on dm-5 254:5 0\ndm dm-5 vg-other LVM-6\nlink sys/devices/virtual/block/dm-2/holders/dm-5 ../../dm-5";
+    let steps = "# lvchange --activate n vg/thin vg/pool\n  # lvchange --discards passdown vg/pool\n  # lvchange --activate y vg/thin";
+    judge(&[
+        (&pool(""), "!layer.thin.ignores", Some(false), &[steps]),
+        // The pool's own device, which takes its name for itself.
+        (&pool(own), "!layer.thin.ignores", Some(false), &[steps]),
+        (&pool(other), "!layer.thin.ignores", Some(false), &["!# "]),
+        (&pool(&format!("{own}\n{other}")), "!layer.thin.ignores", Some(false), &["!# "]),
     ]);
 }

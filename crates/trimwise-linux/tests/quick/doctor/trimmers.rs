@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn a_sound_host_is_sound() {
     let report = sound("").examine();
-    expect(&report, 0, &[]);
+    expect(&report, "", &[]);
     let one = &report.file_systems[0];
     assert!(one.passes == Some(true) && one.today.discard == "nodiscard");
     let layers: Vec<_> = one.layers.iter().map(|layer| (layer.name.as_str(), layer.what.as_str())).collect();
@@ -19,42 +19,46 @@ fn nothing_trims_or_two_things_do() {
     let nobody = sound("");
     fs::remove_file(nobody.0.path().join("etc/systemd/system/timers.target.wants/fstrim.timer")).unwrap();
     // Whether anything should is a question of what it costs, so this is no fault.
-    expect(&nobody.examine(), 0, &["note /: nothing trims it", "trimwise advise --here /"]);
+    expect(
+        &nobody.examine(),
+        "mount.trim.nothing",
+        &["note /: nothing trims it", "trimwise advise --here /"],
+    );
     nobody.file("etc/fstab", "# comment\nUUID=1 / xfs defaults,X-fstrim.notrim 0 1\n");
-    expect(&nobody.examine(), 0, &["X-fstrim.notrim"]);
+    expect(&nobody.examine(), "mount.fstab.exempt", &["X-fstrim.notrim"]);
     expect(
         &sound(",discard").examine(),
-        0,
+        "mount.discard.and-timer",
         &["note discard: it already discards what is freed", "fstrim.timer finds little left to trim"],
     );
     let both = sound("");
     both.file("etc/systemd/system/multi-user.target.wants/trimwised.service", "");
-    expect(&both.examine(), 0, &["fstrim.timer, trimwised: more than one"]);
+    expect(&both.examine(), "host.trimmers.several", &["fstrim.timer, trimwised: more than one"]);
     // The timer follows fstab unless it is empty; a socket without a listener does not count as a daemon.
     let unlisted = sound("");
     unlisted.file("etc/fstab", "UUID=2 /home xfs defaults 0 1\n").file("run/trimwise/control.sock", "");
     // fstrim finds / by the kernel's command line.
     unlisted.file("proc/cmdline", "quiet root=UUID=1 ro\n");
-    expect(&unlisted.examine(), 0, &[]);
+    expect(&unlisted.examine(), "", &[]);
     unlisted.file("proc/cmdline", "quiet\n");
     let words = [
         "WRONG /: nothing trims it",
         "fstrim.timer: it follows /etc/fstab, which does not list this file system",
     ];
-    expect(&unlisted.examine(), 1, &words);
+    expect(&unlisted.examine(), "!mount.fstab.missing", &words);
     unlisted.file("etc/fstab", "UUID=2 /home xfs defaults 0 1\nUUID=1 / xfs defaults 0 1\n");
-    expect(&unlisted.examine(), 0, &[]);
+    expect(&unlisted.examine(), "", &[]);
     // A writable file system may be mounted read-only.
     let ro = sound("");
     ro.file("proc/1/mountinfo", "22 1 8:1 / / ro,relatime - xfs /dev/sda1 rw\n");
     fs::remove_file(ro.0.path().join("etc/systemd/system/timers.target.wants/fstrim.timer")).unwrap();
-    expect(&ro.examine(), 0, &["nothing trims it"]);
+    expect(&ro.examine(), "mount.trim.nothing", &["nothing trims it"]);
     // Under another init, an enabled timer never runs.
     let other_init = sound(",discard");
     fs::remove_dir(other_init.0.path().join("run/systemd/system")).unwrap();
-    expect(&other_init.examine(), 0, &[]);
+    expect(&other_init.examine(), "", &[]);
     symlink("/dev/null", both.0.path().join("etc/systemd/system/fstrim.timer")).unwrap();
-    expect(&both.examine(), 0, &[]);
+    expect(&both.examine(), "", &[]);
 }
 
 #[test]
@@ -104,9 +108,13 @@ fn options_and_timers_are_those_in_effect() {
 fn ext4_s_discard_option_sends_too_much_on_new_kernels() {
     let host = Host::new("22 1 8:0 / / rw - ext4 /dev/sda rw,discard\n");
     host.device(SDA, "8:0", GIB);
-    expect(&host.examine(), 0, &["far more than was freed", "trimwise advise --here /"]);
+    expect(
+        &host.examine(),
+        "fs.ext4.discards-too-much",
+        &["far more than was freed", "trimwise advise --here /"],
+    );
     host.file("proc/sys/kernel/osrelease", "5.10.0-30-amd64");
-    expect(&host.examine(), 0, &[]);
+    expect(&host.examine(), "", &[]);
 }
 
 #[test]
@@ -115,7 +123,7 @@ fn bind_mounts_are_one_file_system_and_a_path_is_a_mount_point() {
     let text = "22 1 8:1 / / rw - xfs /dev/sda1 rw\n23 22 8:1 /srv /srv rw - xfs /dev/sda1 rw\n\
         24 22 0:5 / /proc rw - proc proc rw\n";
     host.file("proc/1/mountinfo", text);
-    expect(&host.examine(), 0, &["mounted 2 times"]);
+    expect(&host.examine(), "mount.bind.several", &["mounted 2 times"]);
     assert_eq!(host.examine().file_systems.len(), 1);
     let root = HostRoot::new(host.0.path());
     assert_eq!(
@@ -153,12 +161,17 @@ fn the_state_in_effect_counts() {
     };
     judge(&[
         // One device under two names is one file system.
-        (&plain("mount 23 22 8:0 /srv /srv/ftp rw - ext4 /dev/root rw"), 0, Some(true), &["mounted 2 times"]),
-        (&with_cron, 0, Some(true), &["!nothing trims it"]),
-        (&notrim, 0, Some(true), &["!nothing trims it", "!X-fstrim.notrim"]),
+        (
+            &plain("mount 23 22 8:0 /srv /srv/ftp rw - ext4 /dev/root rw"),
+            "mount.bind.several",
+            Some(true),
+            &["mounted 2 times"],
+        ),
+        (&with_cron, "", Some(true), &["!nothing trims it"]),
+        (&notrim, "mount.bind.several", Some(true), &["!nothing trims it", "!X-fstrim.notrim"]),
         (
             &sysroot(""),
-            1,
+            "!mount.fstab.missing mount.bind.several",
             Some(true),
             &["WRONG /sysroot: nothing trims it", "--listed-in /proc/self/mountinfo"],
         ),
@@ -167,7 +180,7 @@ fn the_state_in_effect_counts() {
                 "file usr/lib/systemd/system/fstrim.service [Service]\\nExecStart=/sbin/fstrim --fstab\n\
                  file run/systemd/system/fstrim.service.d/all.conf [Service]\\nExecStart=\\nExecStart=-/sbin/fstrim -av",
             ),
-            0,
+            "mount.bind.several",
             Some(true),
             &["!nothing trims it"],
         ),
@@ -176,7 +189,7 @@ fn the_state_in_effect_counts() {
                 "mount 23 22 0:50 / /home rw - tmpfs t rw\n\
                  file usr/lib/systemd/system/fstrim.service [Service]\\nExecStart=/sbin/fstrim /home",
             ),
-            1,
+            "!mount.trim.left-out",
             Some(true),
             &["fstrim.timer: it trims only /home"],
         ),
@@ -188,7 +201,7 @@ fn the_state_in_effect_counts() {
                  file etc/sysconfig/btrfsmaintenance BTRFS_TRIM_MOUNTPOINTS=\"/:/srv\"\n\
                  link sys/fs/btrfs/1-2/devices/sda ../../../../devices/{SDA}"
             ),
-            0,
+            "host.trimmers.several",
             Some(true),
             &["fstrim.timer, btrfs-trim.timer: more than one"],
         ),
@@ -197,7 +210,7 @@ fn the_state_in_effect_counts() {
                 "timer\nmount 22 1 8:0 / / rw - f2fs /dev/sda rw,discard\ndisk {SDA} 8:0 {GIB}\n\
                  file etc/fstab UUID=1 / f2fs defaults 0 1"
             ),
-            0,
+            "mount.discard.and-timer",
             Some(true),
             &["f2fs does so by default; `nodiscard` turns it off"],
         ),
@@ -208,14 +221,19 @@ fn the_state_in_effect_counts() {
 fn what_was_not_checked_is_not_called_sound() {
     let zfs = "timer\nmount 22 1 0:25 / / rw - zfs rpool/ROOT rw\nmount 23 22 0:26 / /home rw - zfs rpool/home rw\n";
     judge(&[
-        (zfs, 0, None, &["UNCHECKED /, /home: zfs, pool rpool", "# zpool get autotrim rpool"]),
+        (
+            zfs,
+            "?unchecked.zfs.by-itself",
+            None,
+            &["UNCHECKED /, /home: zfs, pool rpool", "# zpool get autotrim rpool"],
+        ),
         (
             &format!(
                 "mount 22 1 8:0 / /data rw - fuseblk /dev/sda rw\ndisk {SDA} 8:0 {GIB}\ndisk {SDB} 8:16 {GIB}\n\
                  file proc/swaps Filename Type\\n/dev/sdb partition 8 0 -2\n\
                  file etc/fstab /dev/sdb none swap sw 0 0\nmount 23 1 7:1 / /snap ro - squashfs /dev/loop1 ro"
             ),
-            0,
+            "swap.discard.off ?unchecked.fuse.served",
             None,
             &[
                 "UNCHECKED /data: fuseblk",
@@ -229,14 +247,14 @@ fn what_was_not_checked_is_not_called_sound() {
                 "mount 22 1 0:25 / / rw - bcachefs /dev/nvme0n1:/dev/sda rw\ndisk {NVME} 259:0 {GIB}\ndisk {SDA} 8:0 0\n\
                  file sys/fs/bcachefs/1/dev-0/discard 1"
             ),
-            0,
+            "?unchecked.bcachefs.by-itself",
             None,
             &["nvme0n1 accepts TRIM; sda accepts no TRIM", "bcachefs has no FITRIM"],
         ),
         // A device that sysfs does not show.
         (
             "mount 22 1 8:0 / / rw - ext4 /dev/sda rw",
-            0,
+            "mount.trim.nothing ?unchecked.layers.hidden",
             None,
             &["UNCHECKED /: /dev/sda: sysfs does not show"],
         ),
@@ -245,19 +263,19 @@ fn what_was_not_checked_is_not_called_sound() {
             &format!(
                 "{EXT4_ON_SDA}disk {SDA} 8:0 {GIB}\nfile proc/1/uid_map 0 100000 65536\nfile etc/fstab x /x ext4"
             ),
-            0,
+            "?host.container.may-not-trim",
             Some(true),
             &["UNCHECKED container: nothing here may trim", "!systemctl", "!WRONG"],
         ),
         (
             &format!("{EXT4_ON_SDA}disk {SDA} 8:0 0\nfile proc/1/uid_map 0 100000 65536"),
-            0,
+            "disk.drive.no-trim ?host.container.may-not-trim",
             Some(false),
             &["note sda: sda offers no TRIM", "!WRONG"],
         ),
         (
             &format!("{EXT4_ON_SDA}disk {SDA} 8:0 {GIB}\nfile proc/1/status CapBnd:\t00000000a80425fb"),
-            0,
+            "?host.container.may-not-trim",
             Some(true),
             &["CAP_SYS_ADMIN"],
         ),
@@ -278,9 +296,9 @@ fn ntfs3_trims_only_if_it_is_mounted_with_discard() {
     };
     let refuses = ["WRONG sda: ntfs3 refuses", "# mount -o remount,discard '/my data'", "!finds little left"];
     judge(&[
-        (&ntfs3("rw,uid=0"), 1, Some(false), &refuses),
-        (&ntfs3("rw,discard"), 0, Some(true), &["!WRONG", "finds little left"]),
-        (&ntfs3("ro"), 0, Some(true), &["!WRONG"]),
+        (&ntfs3("rw,uid=0"), "!fs.ntfs3.needs-discard", Some(false), &refuses),
+        (&ntfs3("rw,discard"), "mount.discard.and-timer", Some(true), &["!WRONG", "finds little left"]),
+        (&ntfs3("ro"), "mount.options.read-only", Some(true), &["!WRONG"]),
     ]);
 }
 
@@ -309,6 +327,8 @@ fn only_local_data_that_was_not_checked_counts() {
     let stick = "mount 50 22 8:33 / /media/stick rw - fuseblk /dev/sdc1 rw\n";
     let odd = "mount 51 22 8:49 / /odd rw - reiserfs /dev/sdd1 rw\n";
     assert_eq!(is_unchecked(&(ext4.clone() + stick + odd)), (false, 2));
+    let unknown = built(&(ext4.clone() + stick + odd)).examine();
+    assert_eq!(codes(&unknown), "?unchecked.fuse.served ?unchecked.fs.unknown");
     let zfs = "mount 22 1 0:25 / / rw - zfs rpool/ROOT rw\nmount 23 22 0:26 / /home rw - zfs rpool/home rw\n";
     let sda_at =
         |point: &str| format!("mount 24 22 8:0 / {point} rw - vfat /dev/sda rw\ndisk {SDA} 8:0 {GIB}\n");
@@ -331,7 +351,7 @@ fn the_last_run_of_the_timer_is_told() {
         "{EXT4_ON_SDA}disk {SDA} 8:0 {GIB}\nfile usr/lib/systemd/system/fstrim.timer [Timer]\\nOnCalendar=weekly\n\
          file var/lib/systemd/timers/stamp-fstrim.timer"
     ));
-    expect(&host.examine(), 0, &["note fstrim.timer: it last elapsed less than an hour ago"]);
+    expect(&host.examine(), "host.fstrim.ran", &["note fstrim.timer: it last elapsed less than an hour ago"]);
     let stamp = fs::File::options()
         .write(true)
         .open(host.0.path().join("var/lib/systemd/timers/stamp-fstrim.timer"))
@@ -339,9 +359,13 @@ fn the_last_run_of_the_timer_is_told() {
     let days_ago =
         |days: u64| std::time::SystemTime::now() - std::time::Duration::from_secs(days * 86_400 + 60);
     stamp.set_modified(days_ago(3)).unwrap();
-    expect(&host.examine(), 0, &["it last elapsed 3 days ago"]);
+    expect(&host.examine(), "host.fstrim.ran", &["it last elapsed 3 days ago"]);
     stamp.set_modified(days_ago(20)).unwrap();
-    expect(&host.examine(), 0, &["it last elapsed 20 days ago, which is more than twice its interval"]);
+    expect(
+        &host.examine(),
+        "host.fstrim.late",
+        &["it last elapsed 20 days ago, which is more than twice its interval"],
+    );
     assert!(host.examine().last_fstrim.unwrap().ago_s > 19 * 86_400);
 }
 
@@ -354,18 +378,23 @@ fn what_needs_no_trim_or_must_not_have_it_is_told() {
     let dead = ["the file system failed", "check it with `fsck /dev/sda`"];
     let fstab = "file etc/fstab /dev/sda / ext4 defaults 0 1\n";
     judge(&[
-        (&on_sda("rw,emergency_ro", GIB, ""), 1, Some(true), &dead),
-        (&on_sda("rw,shutdown", GIB, ""), 1, Some(true), &dead),
+        (&on_sda("rw,emergency_ro", GIB, ""), "!fs.state.failed", Some(true), &dead),
+        (&on_sda("rw,shutdown", GIB, ""), "!fs.state.failed", Some(true), &dead),
         (
             &on_sda("rw", 0, &format!("file sys/devices/{SDA}/queue/rotational 1")),
-            0,
+            "disk.rotational.no-trim",
             Some(false),
             &["is a hard disk"],
         ),
-        (&on_sda("ro", 0, ""), 0, Some(false), &["note sda: sda offers no TRIM", "nothing to trim"]),
+        (
+            &on_sda("ro", 0, ""),
+            "disk.drive.no-trim mount.options.read-only",
+            Some(false),
+            &["note sda: sda offers no TRIM", "nothing to trim"],
+        ),
         (
             &on_sda("rw", GIB, &format!("{fstab}link etc/systemd/system/fstrim.service /dev/null")),
-            1,
+            "!mount.timer.masked",
             Some(true),
             &["# systemctl unmask fstrim.service", "!printf"],
         ),
@@ -375,7 +404,7 @@ fn what_needs_no_trim_or_must_not_have_it_is_told() {
                 GIB,
                 &format!("{fstab}file etc/systemd/system/fstrim.service [Service]\\nExecStart=/bin/true"),
             ),
-            1,
+            "!mount.timer.runs-nothing",
             Some(true),
             &["systemctl cat fstrim.service", "!printf"],
         ),
@@ -384,7 +413,7 @@ fn what_needs_no_trim_or_must_not_have_it_is_told() {
                 "mount 22 1 252:0 / / ro - ext4 /dev/mapper/root ro\ndisk {SDA} 8:0 {GIB}\non dm-0 252:0 0 {SDA}\n\
                  dm dm-0 root CRYPT-VERITY-1-root"
             ),
-            0,
+            "layer.mapping.kind-unknown mount.options.read-only",
             Some(false),
             &["!dm-crypt (", "nothing to trim"],
         ),
@@ -472,40 +501,40 @@ fn only_what_runs_trims() {
     judge(&[
         (
             &service("--all --types xfs", ""),
-            1,
+            "!mount.trim.left-out",
             Some(true),
             &["it trims only the types `xfs`", "!printf", "!add it"],
         ),
-        (&service("--all --types xfs,ext4", ""), 0, Some(true), &["!nothing trims it"]),
+        (&service("--all --types xfs,ext4", ""), "", Some(true), &["!nothing trims it"]),
         (
             &service("--fstab", ",ro"),
-            1,
+            "!mount.fstab.read-only",
             Some(true),
             &["says `ro`", "take `ro` off", "!does not list", "!printf"],
         ),
-        (&service("--all", ",ro"), 0, Some(true), &["!nothing trims it"]),
+        (&service("--all", ",ro"), "", Some(true), &["!nothing trims it"]),
         // As Debian's has it: met here.
         (
             &service("--all\\nConditionPathExists=!/etc/initrd-release", ""),
-            0,
+            "",
             Some(true),
             &["!does not start"],
         ),
         (
             &service("--all\\nConditionPathExists=|/gone\\nConditionPathExists=|/etc", ""),
-            0,
+            "",
             Some(true),
             &["!does not start"],
         ),
         (
             &service("--all\\nConditionPathIsDirectory=!/etc", ""),
-            1,
+            "!mount.trim.left-out",
             Some(true),
             &["fstrim.service does not start: `ConditionPathIsDirectory=!/etc` is not met"],
         ),
         (
             &service("--all\\nConditionPathExists=|/gone\\nConditionPathExists=|!/etc", ""),
-            1,
+            "!mount.trim.left-out",
             Some(true),
             &["fstrim.service does not start: `ConditionPathExists=|/gone` is not met"],
         ),
@@ -522,18 +551,33 @@ fn who_turned_discard_on_is_told() {
     };
     let superblock = "file proc/fs/ext4/sda/options rw\\ndiscard";
     judge(&[
-        (&ext4("rw", "defaults", superblock), 0, Some(true), &["its superblock says so"]),
-        // Mountinfo shows only what is no default of the file system.
-        (&ext4("rw,discard", "defaults", superblock), 0, Some(true), &["or a remount", "!superblock"]),
         (
-            &ext4("rw,discard", "discard,nodiscard", superblock),
-            0,
+            &ext4("rw", "defaults", superblock),
+            "mount.discard.and-timer fs.ext4.discards-too-much",
+            Some(true),
+            &["its superblock says so"],
+        ),
+        // Mountinfo shows only what is no default of the file system.
+        (
+            &ext4("rw,discard", "defaults", superblock),
+            "mount.discard.and-timer fs.ext4.discards-too-much",
             Some(true),
             &["or a remount", "!superblock"],
         ),
-        (&ext4("rw,discard", "discard", superblock), 0, Some(true), &["!remount", "!superblock"]),
-        (&ext4("rw", "discard,nodiscard", ""), 0, Some(true), &["!it lists discard"]),
-        (&ext4("rw", "discard", ""), 0, Some(true), &["it lists discard"]),
+        (
+            &ext4("rw,discard", "discard,nodiscard", superblock),
+            "mount.discard.and-timer fs.ext4.discards-too-much",
+            Some(true),
+            &["or a remount", "!superblock"],
+        ),
+        (
+            &ext4("rw,discard", "discard", superblock),
+            "mount.discard.and-timer fs.ext4.discards-too-much",
+            Some(true),
+            &["!remount", "!superblock"],
+        ),
+        (&ext4("rw", "discard,nodiscard", ""), "", Some(true), &["!it lists discard"]),
+        (&ext4("rw", "discard", ""), "mount.fstab.discard-not-in-effect", Some(true), &["it lists discard"]),
     ]);
 }
 
@@ -549,18 +593,43 @@ fn fstrim_needs_a_kernel_and_its_devices() {
     judge(&[
         (
             &mounted("4.9.0", "vfat", "/srv", ""),
-            1,
+            "!fs.fstrim.kernel-too-old",
             Some(false),
             &["cannot trim vfat before Linux 4.19", "!# mount"],
         ),
-        (&mounted("4.9.0", "vfat", "/boot/efi", ""), 0, Some(false), &["note sda: fstrim cannot"]),
-        (&mounted("4.9.0", "vfat", "/srv", ",discard"), 0, Some(true), &["!cannot trim"]),
-        (&mounted("4.19.1", "vfat", "/srv", ""), 0, Some(true), &["!cannot trim"]),
-        (&mounted("5.10.0", "exfat", "/srv", ""), 1, Some(false), &["cannot trim exfat before Linux 5.13"]),
-        (&mounted("5.15.0", "exfat", "/srv", ""), 0, Some(true), &["!cannot trim"]),
-        (&mounted("5.10.0", "ext4", "/srv", ""), 0, Some(true), &["!cannot trim"]),
-        (&realtime("6.1.0"), 0, Some(true), &["note sdb: sdb is a hard disk", "trims it since 6.11 only"]),
-        (&realtime("6.12.0"), 0, Some(true), &["note sdb: sdb is a hard disk", "!6.11"]),
+        (
+            &mounted("4.9.0", "vfat", "/boot/efi", ""),
+            "fs.fstrim.kernel-too-old",
+            Some(false),
+            &["note sda: fstrim cannot"],
+        ),
+        (
+            &mounted("4.9.0", "vfat", "/srv", ",discard"),
+            "mount.discard.and-timer",
+            Some(true),
+            &["!cannot trim"],
+        ),
+        (&mounted("4.19.1", "vfat", "/srv", ""), "", Some(true), &["!cannot trim"]),
+        (
+            &mounted("5.10.0", "exfat", "/srv", ""),
+            "!fs.fstrim.kernel-too-old",
+            Some(false),
+            &["cannot trim exfat before Linux 5.13"],
+        ),
+        (&mounted("5.15.0", "exfat", "/srv", ""), "", Some(true), &["!cannot trim"]),
+        (&mounted("5.10.0", "ext4", "/srv", ""), "", Some(true), &["!cannot trim"]),
+        (
+            &realtime("6.1.0"),
+            "disk.rotational.no-trim fs.xfs.realtime-untrimmed",
+            Some(true),
+            &["note sdb: sdb is a hard disk", "trims it since 6.11 only"],
+        ),
+        (
+            &realtime("6.12.0"),
+            "disk.rotational.no-trim",
+            Some(true),
+            &["note sdb: sdb is a hard disk", "!6.11"],
+        ),
     ]);
 }
 
@@ -577,7 +646,7 @@ fn swap_is_told_of_by_its_own_line() {
     judge(&[
         (
             &host(&format!("/dev/sdb partition 8 0 -2\\n{file}"), "/dev/sdb none swap discard", ""),
-            0,
+            "swap.discard.on swap.discard.off",
             Some(true),
             &[
                 "swap on /dev/sdb: line 2 of /etc/fstab says `discard`",
@@ -586,21 +655,192 @@ fn swap_is_told_of_by_its_own_line() {
         ),
         (
             &host(file, "/swap\\040file none swap discard=once", ""),
-            0,
+            "swap.discard.on",
             Some(true),
             &["swap on /swap file: line 2 of /etc/fstab says `discard=once`"],
         ),
         (
             &host("/dev/dm-0 partition 8 0 -2", "/dev/mapper/swap none swap discard", &crypt),
-            0,
+            "swap.discard.no-trim",
             Some(true),
             &["says `discard`, but dm-0 accepts no TRIM", "/etc/crypttab"],
         ),
         (
             &host("/dev/dm-0 partition 8 0 -2", "/dev/mapper/swap none swap sw", &crypt),
-            0,
+            "",
             Some(true),
             &["!swap on"],
         ),
+    ]);
+}
+
+#[test]
+fn a_note_is_made_under_its_own_condition_only() {
+    let on = |fs_type: &str, options: &str, rest: &str| {
+        format!(
+            "timer\nmount 22 1 8:0 / /srv rw - {fs_type} /dev/sda {options}\ndisk {SDA} 8:0 {GIB}\n{rest}"
+        )
+    };
+    let without_timer = |fs_type: &str, options: &str, rest: &str| {
+        on(fs_type, options, rest).strip_prefix("timer\n").unwrap().to_owned()
+    };
+    let kernel = |release: &str| format!("file proc/sys/kernel/osrelease {release}");
+    let fstab = |options: &str| format!("file etc/fstab /dev/sda /srv ext4 {options} 0 1");
+    let daemon =
+        "file run/systemd/system/x\nfile etc/systemd/system/multi-user.target.wants/trimwised.service";
+    let cron = "script etc/cron.weekly/fstrim #!/bin/sh\\nfstrim --all";
+    let stamp = "file var/lib/systemd/timers/stamp-fstrim.timer";
+    let both = "mount.discard.and-timer fs.ext4.discards-too-much";
+    judge(&[
+        (&on("ext4", "rw,discard", &kernel("6.0.19")), "mount.discard.and-timer", Some(true), &[]),
+        (&on("ext4", "rw,discard", &kernel("6.1.0")), both, Some(true), &[]),
+        (&on("ext4", "rw", &kernel("6.1.0")), "", Some(true), &[]),
+        (&on("ext3", "rw,discard", &kernel("6.1.0")), "mount.discard.and-timer", Some(true), &[]),
+        // What the daemon does about discard is its own business.
+        (&without_timer("xfs", "rw,discard", daemon), "", Some(true), &[]),
+        // fstrim --all never reads fstab.
+        (&without_timer("ext4", "rw", &format!("{cron}\n{}", fstab("X-fstrim.notrim"))), "", Some(true), &[]),
+        (&without_timer("ext4", "rw", &fstab("X-fstrim.notrim")), "mount.fstab.exempt", Some(true), &[]),
+        (
+            &on("ext4", "ro,emergency_ro", ""),
+            "!fs.state.failed",
+            Some(true),
+            &["WRONG emergency_ro: the file system failed", "fsck"],
+        ),
+        (&on("ext4", "ro,discard", &fstab("discard")), "mount.options.read-only", Some(true), &[]),
+        (
+            &on("xfs", "rw", &fstab("discard").replace("ext4", "xfs")),
+            "mount.fstab.discard-not-in-effect",
+            Some(true),
+            &["XFS applies it only at mount time"],
+        ),
+        (&on("ext4", "rw", &fstab("discard")), "mount.fstab.discard-not-in-effect", Some(true), &["!XFS"]),
+        (
+            &on("btrfs", "rw,discard=async", ""),
+            "mount.discard.and-timer",
+            Some(true),
+            &["note discard=async", "btrfs does so by default since Linux 6.2"],
+        ),
+        (
+            &on("f2fs", "rw", &kernel("3.17.8")),
+            "!fs.fstrim.kernel-too-old",
+            Some(false),
+            &["before Linux 3.18"],
+        ),
+        (&on("f2fs", "rw", &kernel("3.18.0")), "", Some(true), &[]),
+        (&on("exfat", "rw", &kernel("5.12.19")), "!fs.fstrim.kernel-too-old", Some(false), &[]),
+        (&on("exfat", "rw", &kernel("5.13.0")), "", Some(true), &[]),
+        (
+            &on("xfs", "rw,rtdev=/dev/sdb", &format!("disk {SDB} 8:16 {GIB}\n{}", kernel("6.10.9"))),
+            "fs.xfs.realtime-untrimmed",
+            Some(true),
+            &["note sdb"],
+        ),
+        (
+            &on("xfs", "rw,rtdev=/dev/sdb", &format!("disk {SDB} 8:16 {GIB}\n{}", kernel("6.11.0"))),
+            "",
+            Some(true),
+            &[],
+        ),
+        // A timer that is not enabled did not run of late.
+        (
+            &without_timer("xfs", "rw", &format!("file run/systemd/system/x\n{stamp}")),
+            "mount.trim.nothing",
+            Some(true),
+            &[],
+        ),
+        (&on("xfs", "rw", stamp), "host.fstrim.ran", Some(true), &[]),
+    ]);
+    // The host as a whole is told of only where nothing was asked for.
+    let host = built(&on(
+        "xfs",
+        "rw",
+        &format!("{stamp}\nfile proc/swaps Filename Type\\n/dev/sdz partition 8 0 -2"),
+    ));
+    assert_eq!(codes(&host.examine()), "host.fstrim.ran swap.discard.off");
+    let root = HostRoot::new(host.0.path());
+    let one = examine(&root, Path::new("/run/trimwise"), Some(Path::new("/srv"))).unwrap();
+    assert_eq!(codes(&one), "");
+}
+
+#[test]
+fn the_remedy_for_a_mount_that_fstab_omits_runs_the_host_s_fstrim() {
+    for (programs, expected) in [
+        (&["usr/bin/fstrim"][..], "/usr/bin/fstrim"),
+        (&["usr/bin/fstrim", "sbin/fstrim"], "/sbin/fstrim"),
+        (&["sbin/fstrim", "usr/sbin/fstrim"], "/usr/sbin/fstrim"),
+        (&[], "/sbin/fstrim"),
+    ] {
+        let files: String = programs.iter().map(|program| format!("file {program} x\n")).collect();
+        judge(&[(
+            &format!(
+                "timer\nmount 22 1 8:0 / /srv rw - ext4 /dev/sda rw\ndisk {SDA} 8:0 {GIB}\n\
+                 file etc/fstab UUID=2 /home xfs defaults 0 1\n{files}"
+            ),
+            "!mount.fstab.missing",
+            Some(true),
+            &[
+                &format!("'ExecStart={expected} --listed-in /proc/self/mountinfo --verbose"),
+                "# systemctl daemon-reload",
+            ],
+        )]);
+    }
+}
+
+#[test]
+fn swap_in_memory_is_left_out_and_a_line_may_name_its_device_in_any_way() {
+    let host = |swaps: &str, fstab: &str, rest: &str| {
+        format!(
+            "{EXT4_ON_SDA}disk {SDA} 8:0 {GIB}\ndisk {SDB} 8:16 {GIB}\nfile proc/swaps Filename Type\\n{swaps}\n\
+             file etc/fstab /dev/sda / ext4 defaults 0 1\\n{fstab}\n{rest}"
+        )
+    };
+    let sdb = "/dev/sdb partition 8 0 -2";
+    let zram = "/dev/zram0 partition 8 0 100";
+    judge(&[
+        (&host(zram, "", ""), "", Some(true), &["!swap on"]),
+        // The only line for the only area on a disk.
+        (
+            &host(&format!("{zram}\\n{sdb}"), "LABEL=swap none swap discard", ""),
+            "swap.discard.on",
+            Some(true),
+            &["line 2"],
+        ),
+        // Of two areas, neither is named by it.
+        (
+            &host(&format!("{sdb}\\n/dev/sdy partition 8 0 -2"), "LABEL=swap none swap discard", ""),
+            "swap.discard.off swap.discard.off",
+            Some(true),
+            &["no line of /etc/fstab says"],
+        ),
+        (
+            &host(sdb, "/dev/sdb none swap sw", ""),
+            "swap.discard.off",
+            Some(true),
+            &[
+                "line 2 of /etc/fstab says no `discard`",
+                "# swapoff /dev/sdb\n  # swapon --discard=once /dev/sdb",
+            ],
+        ),
+        // Not dm-crypt: crypttab is not the place.
+        (
+            &host(sdb, "/dev/sdb none swap discard", "").replace(&format!("8:16 {GIB}"), "8:16 0"),
+            "swap.discard.no-trim",
+            Some(true),
+            &["but sdb accepts no TRIM", "!crypttab"],
+        ),
+    ]);
+}
+
+#[test]
+fn at_most_three_mounts_of_a_pool_are_named() {
+    let pool = |mounts: usize| {
+        let mounts =
+            (0..mounts).map(|n| format!("mount {} 1 0:{} / /z{n} rw - zfs tank/{n} rw\n", n + 30, n + 60));
+        mounts.collect::<String>()
+    };
+    judge(&[
+        (&pool(3), "?unchecked.zfs.by-itself", None, &["UNCHECKED /z0, /z1, /z2: zfs, pool tank"]),
+        (&pool(4), "?unchecked.zfs.by-itself", None, &["UNCHECKED /z0, /z1, /z2, ...: zfs, pool tank"]),
     ]);
 }
