@@ -745,3 +745,6 @@ impl BlockQueue {
         self.dispatch();
     }
 }
+
+#[cfg(test)]
+mod tests;
