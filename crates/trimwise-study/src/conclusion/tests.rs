@@ -9,8 +9,9 @@ use std::process::Command;
 use serde_json::json;
 
 use trimwise::compare::days::DaysFigures;
-use trimwise::compare::result::{Cell, CellId, Target, WorkloadFigures};
+use trimwise::compare::result::{Cell, CellId, DeviceFigures, DriveFacts, Target, WorkloadFigures};
 use trimwise::policy::{PolicySpec, Trimmer};
+use trimwise::ssd::SsdConfig;
 use trimwise::units::SimDuration;
 use trimwise::workload::stage::Done;
 use trimwise_linux::daemon::config::Config;
@@ -404,12 +405,32 @@ fn comparison(
     days: Option<u32>,
     partial: bool,
 ) -> Comparison {
+    comparison_with(here, times, days, partial, |_| None)
+}
+
+/// The same, on a drive to whose flash a policy writes `nand_of` units for each 1,000 of the host.
+fn comparison_with(
+    here: Option<&Here>,
+    times: &[(&str, Vec<f64>)],
+    days: Option<u32>,
+    partial: bool,
+    nand_of: impl Fn(&str) -> Option<u64>,
+) -> Comparison {
     let cell = |policy: &str, rep: usize, seconds: f64| {
         let id = CellId { device: "d".into(), policy: policy.into(), target: Target::Model, rep: rep as u32 };
         let duration = SimDuration::from_nanos((seconds * 1e9) as u64);
         let done = Done { files_removed: 1, ..Done::default() };
         let days = days.map(|_| DaysFigures::default());
-        Cell { days, ..Cell::new(id, duration, WorkloadFigures::Program(done)) }
+        let device_stats = nand_of(policy).map(|nand| DeviceFigures {
+            host_units_written: 1_000_000,
+            nand_units_written: nand * 1_000,
+            write_amplification: nand as f64 / 1_000.0,
+            erases: nand,
+            trim_commands: 1,
+            ..DeviceFigures::default()
+        });
+        let drive = device_stats.as_ref().map(|_| DriveFacts::of(&SsdConfig::default()));
+        Cell { days, device_stats, drive, ..Cell::new(id, duration, WorkloadFigures::Program(done)) }
     };
     let cells = times.iter().flat_map(|(policy, reps)| {
         reps.iter().enumerate().map(move |(rep, seconds)| cell(policy, rep, *seconds))
@@ -557,4 +578,279 @@ fn wear_is_compared_for_the_same_work_and_matters_only_if_the_flash_is_short_liv
     assert_eq!(life(1.5, [6.0, 9.0], false), Material::PerhapsBetter, "at an unknown rate");
     assert_eq!(life(1.5, [66.8, 47.5], false), Material::No, "it outlasts the host without a pause");
     assert_eq!(of_life(None, None, true, None), Material::No);
+}
+
+/// Six runs that take equally long.
+fn six(policy: &str, seconds: f64) -> (&str, Vec<f64>) {
+    (policy, vec![seconds; 6])
+}
+
+#[test]
+fn the_decision_turns_at_two_percent_and_at_five_seconds_a_day() {
+    use Decision::{Change, DoesNotMatter, Keep};
+    #[rustfmt::skip]
+    let rows = [
+        // days, seconds of `off` and of `commit`, the decision, and its second line
+        (None, 100.0, 98.1, DoesNotMatter, "The choices differ by 1.9 % at most."),
+        (None, 100.0, 97.9, Change, "This work needs 2.1 % less time."),
+        (None, 100.0, 101.9, DoesNotMatter, "The choices differ by 1.9 % at most."),
+        (None, 100.0, 102.1, Keep, "`commit` would need 2.1 % more time."),
+        (Some(1), 10.0, 5.1, DoesNotMatter, "The choices differ by 4.9 s of waiting a day at most."),
+        (Some(1), 10.0, 4.9, Change, "It saves 5.1 s of waiting a day (51 % less waiting)."),
+        (Some(1), 10.0, 14.9, DoesNotMatter, "The choices differ by 4.9 s of waiting a day at most."),
+        (Some(1), 10.0, 15.1, Keep, "`commit` would cost 5.1 s of waiting a day (51 % more waiting)."),
+        (Some(2), 20.0, 10.2, DoesNotMatter, "The choices differ by 4.9 s of waiting a day at most."),
+        (Some(2), 20.0, 9.8, Change, "It saves 5.1 s of waiting a day (51 % less waiting)."),
+        (Some(1), 1_000.0, 981.0, DoesNotMatter, "The choices differ by 19 s of waiting a day at most."),
+        (Some(1), 1_000.0, 979.0, Change, "It saves 21 s of waiting a day (2.1 % less waiting)."),
+    ];
+    for (days, off, commit, decision, line) in rows {
+        let case = format!("off {off} s, commit {commit} s, days {days:?}");
+        let times = [six("off", off), six("commit", commit)];
+        let one = comparison(None, &times, days, false).conclusion.unwrap();
+        assert_eq!((one.decision, one.head[1].as_str()), (decision, line), "{case}");
+        let policy = if decision == Change { "commit" } else { "off" };
+        assert_eq!(one.policy, Some(policy.into()), "{case}");
+        let worth = one.worth.unwrap();
+        assert!((worth.time_saved_percent - (off - commit) / off * 100.0).abs() < 1e-6, "{case}: {worth:?}");
+        let a_day = days.map(|days| (off - commit) / f64::from(days));
+        let is_near = |a: Option<f64>, b: Option<f64>| a.zip(b).is_none_or(|(a, b)| (a - b).abs() < 1e-6);
+        assert_eq!(worth.waiting_saved_s_per_day.is_some(), a_day.is_some(), "{case}: {worth:?}");
+        assert!(is_near(worth.waiting_saved_s_per_day, a_day), "{case}: {worth:?}");
+    }
+}
+
+#[test]
+fn a_difference_that_chance_explains_is_weighed_by_the_ends_of_its_interval() {
+    let even = vec![100.0; 6];
+    #[rustfmt::skip]
+    let rows: [(&str, Vec<f64>, Decision, &str); 5] = [
+        ("may be worse only", vec![100.0, 100.0, 100.0, 100.0, 110.0, 110.0], Decision::Keep,
+            "Nothing else is better; `commit` may need 10 % more time."),
+        ("may be better only", vec![100.0, 100.0, 100.0, 100.0, 90.0, 90.0], Decision::CannotTell, "`commit`: "),
+        ("touches zero and both ends are small", vec![100.0, 100.0, 100.0, 100.0, 101.0, 101.0],
+            Decision::DoesNotMatter, "The choices differ by "),
+        ("wide on both sides", vec![60.0, 70.0, 80.0, 120.0, 130.0, 140.0], Decision::CannotTell, "`commit`: between "),
+        ("shown", vec![90.0, 90.1, 90.2, 90.3, 90.4, 90.5], Decision::Change, "This work needs 9.8 % less time"),
+    ];
+    for (case, commit, decision, line) in rows {
+        let times = [("off", even.clone()), ("commit", commit)];
+        let one = comparison(None, &times, None, false).conclusion.unwrap();
+        assert_eq!(one.decision, decision, "{case}: {one:?}");
+        assert!(one.head[1].starts_with(line), "{case}: {:?}", one.head);
+        assert_eq!(one.policy == Some("commit".into()), decision == Decision::Change, "{case}");
+        let [low, high] = one.worth.unwrap().time_saved_percent_interval.unwrap();
+        assert!(low <= high, "{case}: {low} to {high}");
+    }
+}
+
+#[test]
+fn the_policy_that_is_chosen_is_the_best_that_a_host_can_have() {
+    #[rustfmt::skip]
+    let rows: [(&str, &[(&str, f64)], &str); 7] = [
+        ("the one that saves most", &[("commit", 80.0), ("batch:1d", 79.0)], "batch:1d"),
+        ("of about the same, the one without a daemon", &[("commit", 80.9), ("judicious", 79.0)], "commit"),
+        ("the daemon for two points more", &[("commit", 81.1), ("judicious", 79.0)], "judicious"),
+        ("no bound", &[("commit", 90.0), ("ideal", 50.0)], "commit"),
+        ("no policy of a changed kernel", &[("commit", 90.0), ("lazy+reuse", 50.0)], "commit"),
+        ("no target below the file system", &[("commit", 90.0), ("dm-trim", 50.0)], "commit"),
+        ("nothing that is worse", &[("commit", 120.0), ("batch:1d", 90.0)], "batch:1d"),
+    ];
+    for (case, others, chosen) in rows {
+        let others = others.iter().map(|&(policy, seconds)| six(policy, seconds));
+        let times: Vec<_> = [six("off", 100.0)].into_iter().chain(others).collect();
+        let one = comparison(None, &times, None, false).conclusion.unwrap();
+        assert_eq!((one.decision, one.policy), (Decision::Change, Some(chosen.into())), "{case}");
+        assert_eq!(one.head[0], format!("Use `{chosen}` rather than `off`."), "{case}");
+    }
+}
+
+#[test]
+fn a_file_system_has_no_discard_but_its_own() {
+    let times = [
+        ("off", 200.0),
+        ("batch:1w", 100.0),
+        ("batch:1d", 90.0),
+        ("commit", 80.0),
+        ("btrfs", 70.0),
+        ("f2fs", 60.0),
+    ];
+    for (fs, options, chosen) in [
+        ("ext4", "", "commit"),
+        ("xfs", "", "commit"),
+        ("btrfs", "", "btrfs"),
+        ("f2fs", ",nodiscard", "f2fs"),
+    ] {
+        let host = host(fs, options, NVME);
+        host.file(WEEKLY, "");
+        let here = Here::of_found(found(&host)).unwrap();
+        assert_eq!(here.today(false), Some(PolicyId::OFF), "{fs}: its timer aside");
+        let times = times.map(|(policy, seconds)| six(policy, seconds));
+        let one = comparison(Some(&here), &times, None, false).conclusion.unwrap();
+        assert_eq!((one.decision, one.policy), (Decision::Change, Some(chosen.into())), "{fs}");
+        assert!(!one.steps.is_empty(), "{fs}");
+    }
+}
+
+#[test]
+fn what_cannot_be_concluded_says_why() {
+    let weekly = || Here::of_found(found(&hosts()[1].1)).unwrap();
+    let half = |policy| [six("off", 100.0), six(policy, 50.0)];
+    #[rustfmt::skip]
+    let rows = [
+        ("partial", comparison(None, &half("commit"), None, true),
+            "It was stopped or failed; the runs that finished are too few to conclude from.",
+            "Run it again to the end (the command below)."),
+        ("a bound alone", comparison(None, &half("ideal"), None, false),
+            "Of what ran, only `off` is available on a host.",
+            "Leave --policy out, or add what is available on a host (--policy off, commit, judicious)."),
+        ("today did not run", comparison(Some(&weekly()), &half("commit"), Some(7), false),
+            "What it does today is not among what ran.",
+            "Run `trimwise compare` with `batch:1w` among its --policy."),
+        ("one run of each", comparison(None, &[("off", vec![100.0]), ("commit", vec![50.0])], None, false),
+            "`commit`: one run of each gives no confidence interval.",
+            "To be surer: more runs (--reps 6), or longer ones."),
+    ];
+    for (case, comparison, why, help) in rows {
+        let one = comparison.conclusion.unwrap();
+        assert_eq!(one.decision, Decision::CannotTell, "{case}");
+        let last = one.head.last().unwrap();
+        assert_eq!((one.head[1].as_str(), last.as_str()), (why, help), "{case}");
+        assert!(one.steps.is_empty(), "{case}");
+        assert_eq!(one.policy, one.today, "{case}");
+        assert_eq!(one.worth.is_some(), case == "one run of each", "{case}: {:?}", one.worth);
+    }
+}
+
+#[test]
+fn more_life_of_the_flash_decides_where_time_does_not() {
+    #[rustfmt::skip]
+    let rows = [
+        // units to the flash under `off` and `commit`, seconds of `commit`, decision, times as long
+        (2_000, 1_000, 100.0, Decision::Change, 2.0),
+        (1_000, 2_000, 100.0, Decision::Keep, 0.5),
+        (1_040, 1_000, 100.0, Decision::DoesNotMatter, 1.04),
+        (1_060, 1_000, 100.0, Decision::Change, 1.06),
+        // Better in one and worse in the other is no reason to change.
+        (2_000, 1_000, 110.0, Decision::Keep, 2.0),
+        (1_000, 2_000, 90.0, Decision::Keep, 0.5),
+    ];
+    for (off, commit, seconds, decision, life) in rows {
+        let case = format!("{off} and {commit} units, {seconds} s");
+        let nand = |policy: &str| Some(if policy == "off" { off } else { commit });
+        let times = [six("off", 100.0), six("commit", seconds)];
+        let one = comparison_with(None, &times, None, false, nand).conclusion.unwrap();
+        assert_eq!(one.decision, decision, "{case}: {one:?}");
+        let worth = one.worth.unwrap();
+        assert!((worth.life_times.unwrap() - life).abs() < 1e-9, "{case}: {worth:?}");
+        assert_eq!(worth.life_years, None, "{case}: no days");
+    }
+}
+
+#[test]
+fn of_those_that_save_only_wear_the_longest_life_is_chosen() {
+    for (batch, judicious, chosen) in [
+        (1_000, 1_500, "batch:1d"),
+        (1_500, 1_000, "judicious"),
+        (1_030, 1_000, "judicious"),
+        (1_020, 1_000, "batch:1d"),
+    ] {
+        let nand = |policy: &str| match policy {
+            "off" => Some(2_000),
+            "batch:1d" => Some(batch),
+            _ => Some(judicious),
+        };
+        let times = [six("off", 100.0), six("batch:1d", 100.0), six("judicious", 100.0)];
+        let one = comparison_with(None, &times, None, false, nand).conclusion.unwrap();
+        assert_eq!(
+            (one.decision, one.policy),
+            (Decision::Change, Some(chosen.into())),
+            "{batch} {judicious}"
+        );
+    }
+}
+
+#[test]
+fn a_share_of_the_time_is_felt_if_it_is_two_percent_and_five_seconds_a_day() {
+    let frame = |measure, days, work| Frame { measure, days, work, by_life: true };
+    for (measure, days, work, seconds) in [
+        (Measure::Waiting, Some(2), 1.0, Some(2.5)),
+        (Measure::Waiting, Some(2), 3.0, Some(7.5)),
+        (Measure::Waiting, None, 1.0, None),
+        (Measure::Total, Some(2), 1.0, None),
+    ] {
+        let found = frame(measure, days, work).seconds_per_day(10.0, 0.5);
+        assert_eq!(found, seconds, "{measure:?}, {days:?} days, {work} times the work");
+    }
+    for (today_s, share, negligible) in [
+        (1_000.0, 0.02, false),
+        (1_000.0, 0.019, true),
+        (1_000.0, -0.019, true),
+        (1_000.0, -0.02, false),
+        (10.0, 0.5, false),
+        (10.0, 0.49, true),
+        (10.0, -0.49, true),
+        (10.0, -0.5, false),
+    ] {
+        let one = frame(Measure::Waiting, Some(1), 1.0);
+        assert_eq!(one.is_negligible(today_s, share), negligible, "{share} of {today_s} s");
+    }
+    assert!(!frame(Measure::Total, Some(1), 1.0).is_negligible(0.001, 0.02), "seconds count only as waiting");
+}
+
+#[test]
+fn the_life_of_the_flash_counts_from_five_percent_on_if_it_ends_within_fifteen_years() {
+    use Material::{Better, No, PerhapsBetter, PerhapsWorse, Worse};
+    let wear = |before: [f64; 6], after: [f64; 6]| {
+        let sample = |of: [f64; 6]| trimwise::compare::statistics::Sample::new(of.to_vec(), true).unwrap();
+        compare(&sample(before), &sample(after))
+    };
+    let shown = Some(wear([2.0; 6], [1.0; 6]));
+    let chance = Some(wear([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [6.0, 5.0, 4.0, 3.0, 2.0, 1.0]));
+    assert_eq!([shown, chance].map(|test| test.unwrap().significant), [true, false]);
+    for (times, years, by_life, test, expected) in [
+        (1.049, None, true, shown, No),
+        (1.051, None, true, shown, Better),
+        (0.951, None, true, shown, No),
+        (0.949, None, true, shown, Worse),
+        (1.2, None, true, None, Better),
+        (1.2, None, true, chance, PerhapsBetter),
+        (0.8, None, true, chance, PerhapsWorse),
+        (0.8, None, false, shown, PerhapsWorse),
+        (1.2, Some([15.0, 18.0]), true, shown, No),
+        (1.2, Some([14.9, 17.9]), true, shown, Better),
+        (0.8, Some([18.75, 15.0]), true, shown, No),
+        (0.8, Some([18.6, 14.9]), true, shown, Worse),
+    ] {
+        let found = of_life(Some(times), years, by_life, test);
+        assert_eq!(found, expected, "{times} times, {years:?} years, by life: {by_life}, {test:?}");
+    }
+}
+
+#[test]
+fn drives_that_ask_for_different_things_are_named() {
+    let one = |device: &str, commit: f64| {
+        let cells = comparison(None, &[six("off", 100.0), six("commit", commit)], None, false).cells;
+        cells
+            .into_iter()
+            .map(|mut cell| {
+                cell.device = device.to_owned();
+                cell
+            })
+            .collect::<Vec<_>>()
+    };
+    for (times, decision, line) in [
+        (
+            [50.0, 100.0, 50.0],
+            Decision::CannotTell,
+            "It depends on the drive: `commit` on a, keep on b, `commit` on c.",
+        ),
+        ([50.0, 60.0, 70.0], Decision::Change, "This work needs 50 % less time."),
+    ] {
+        let cells: Vec<Cell> =
+            ["a", "b", "c"].into_iter().zip(times).flat_map(|(name, commit)| one(name, commit)).collect();
+        let whole = comparison(None, &[six("off", 100.0), six("commit", 50.0)], None, false);
+        let found = of(&Comparison { cells, ..whole });
+        assert_eq!((found.decision, found.head[1].as_str()), (decision, line), "{times:?}");
+    }
 }

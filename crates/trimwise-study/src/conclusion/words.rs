@@ -462,3 +462,149 @@ fn surer(comparison: &Comparison, decision: Decision, found: &Found) -> String {
         (_, None) => "For a host of yours: `trimwise advise --here PATH`.".to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOTHING: Worth = Worth {
+        waiting_saved_s_per_day: None,
+        time_saved_percent: 0.0,
+        time_saved_percent_interval: None,
+        life_times: None,
+        life_years: None,
+    };
+
+    #[test]
+    fn times_change_their_unit_where_the_number_would_grow_long() {
+        for (seconds, text) in [
+            (5400.0, "1.5 h"),
+            (5399.0, "90 min"),
+            (120.0, "2 min"),
+            (119.0, "119 s"),
+            (-119.0, "119 s"),
+            (0.1, "0.10 s"),
+            (0.09, "less than 0.1 s"),
+        ] {
+            assert_eq!(waiting(seconds), text, "{seconds}");
+        }
+        for (time, text) in [(0.5, "6 months"), (0.99, "12 months"), (1.0, "1 years"), (20.0, "20 years")] {
+            assert_eq!(years(time), text, "{time}");
+        }
+    }
+
+    #[test]
+    fn a_policy_is_named_as_its_owner_knows_it() {
+        for (policy, name) in [
+            ("off", "no TRIM"),
+            ("commit", "mount option `discard`"),
+            ("trimwised", "trimwised"),
+            ("trimwised:lazy", "trimwised with `lazy`"),
+            ("batch:1d", "fstrim once a day"),
+            ("batch:1w", "fstrim once a week"),
+            ("batch:2h", "fstrim every 2 h"),
+            ("batch:10m", "`batch:10m`"),
+            ("btrfs", "mount option `discard=async`"),
+            ("f2fs", "`f2fs`"),
+        ] {
+            assert_eq!(way(&policy.into()), name, "{policy}");
+        }
+        for (fs, policy, name) in [
+            ("btrfs", "commit", "mount option `discard=sync`"),
+            ("ext4", "commit", "mount option `discard`"),
+            ("btrfs", "off", "no TRIM"),
+        ] {
+            assert_eq!(way_on(fs, &policy.into()), name, "{policy} on {fs}");
+        }
+        assert_eq!(way_on("btrfs", &KernelPolicy::Async.id()), "mount option `discard=async`");
+    }
+
+    #[test]
+    fn an_interval_is_said_if_both_ends_are_on_one_side_and_differ() {
+        for (ends, text) in [
+            (Some([10.0, 20.0]), " (10 to 20 %)"),
+            (Some([-20.0, -10.0]), " (10 to 20 %)"),
+            (Some([-10.0, 20.0]), ""),
+            (Some([10.01, 10.02]), ""),
+            (None, ""),
+        ] {
+            assert_eq!(interval(&Worth { time_saved_percent_interval: ends, ..NOTHING }), text, "{ends:?}");
+        }
+    }
+
+    #[test]
+    fn what_the_flash_gains_or_loses_is_said_if_its_host_may_live_to_see_it() {
+        for (times, years, text) in [
+            (None, None, ""),
+            (Some(1.049), None, ""),
+            (Some(1.06), None, "; the flash lasts 1.1 times as long"),
+            (Some(0.951), None, ""),
+            (Some(0.5), None, "; the flash wears 2 times as fast"),
+            (Some(2.0), Some([15.0, 30.0]), "; the flash outlasts 15 years anyway"),
+            (Some(2.0), Some([14.0, 28.0]), "; the flash lasts 28 years, not 14 years"),
+            (Some(0.5), Some([28.0, 14.0]), "; the flash lasts 14 years, not 28 years"),
+            (Some(1.01), Some([10.0, 10.1]), ""),
+        ] {
+            let worth = Worth { life_times: times, life_years: years, ..NOTHING };
+            assert_eq!(life(&worth), text, "{times:?} {years:?}");
+        }
+    }
+
+    #[test]
+    fn gains_and_losses_are_said_in_the_measure_that_is_felt() {
+        let of = |waiting, percent| Worth {
+            waiting_saved_s_per_day: waiting,
+            time_saved_percent: percent,
+            ..NOTHING
+        };
+        for (measure, worth, text) in [
+            (Measure::Waiting, of(Some(60.0), 30.0), "it saves 60 s of waiting a day (30 % less waiting)"),
+            (Measure::Waiting, of(Some(0.0), 0.0), "it costs no noticeable waiting"),
+            (Measure::Waiting, of(Some(-1.0), -1.0), "it costs no noticeable waiting"),
+            (Measure::Total, of(None, 2.1), "this work needs 2.1 % less time"),
+            (Measure::Total, of(None, 2.0), "the time is the same within 2 %"),
+        ] {
+            assert_eq!(gain(measure, &worth), text);
+        }
+        for (measure, worth, text) in [
+            (Measure::Waiting, of(Some(-60.0), -30.0), "cost 60 s of waiting a day (30 % more waiting)"),
+            (
+                Measure::Waiting,
+                of(Some(0.0), 0.0),
+                "cost less than 0.1 s of waiting a day (0 % more waiting)",
+            ),
+            (Measure::Waiting, of(Some(60.0), 30.0), "save 60 s of waiting a day (30 % less waiting)"),
+            (Measure::Total, of(None, -30.0), "need 30 % more time"),
+        ] {
+            assert_eq!(loss(measure, &worth), text);
+        }
+        assert_eq!(alike(&of(Some(3.0), 1.0)), "the choices differ by 3 s of waiting a day at most");
+        assert_eq!(alike(&of(None, 1.0)), "the choices differ by 1 % at most");
+    }
+
+    #[test]
+    fn a_target_is_told_of_as_fully_as_five_lines_allow() {
+        let policy: PolicyId = "dm-trim".into();
+        let time =
+            Worth { time_saved_percent: 25.0, time_saved_percent_interval: Some([20.0, 30.0]), ..NOTHING };
+        let life = Worth { time_saved_percent: 1.9, life_times: Some(1.5), ..NOTHING };
+        for (before, worth, line) in [
+            (
+                3,
+                time,
+                Some(
+                    "The module kernel/dm-trim (`dm-trim`) would bring 25 % less time than that (20 to 30 %).",
+                ),
+            ),
+            (4, time, Some("The module kernel/dm-trim (`dm-trim`) would bring 25 % less time than that.")),
+            (5, time, None),
+            (4, life, Some("The module kernel/dm-trim would bring 1.5 times the flash life of that.")),
+        ] {
+            let mut lines: Vec<String> = (0..before).map(|line| line.to_string()).collect();
+            add_target(&mut lines, &policy, Measure::Total, &worth);
+            let added = lines.iter().find(|line| line.starts_with("The module"));
+            assert_eq!(added.map(String::as_str), line, "after {before} lines");
+            assert_eq!(lines.last(), Some(&(before - 1).to_string()), "it stands before the last line");
+        }
+    }
+}

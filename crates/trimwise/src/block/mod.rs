@@ -722,3 +722,6 @@ impl BlockQueue {
         self.dispatch();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -549,6 +549,246 @@ mod tests {
         assert!(host.governor.waiting(&host.view, 5) < 1e-3, "{}", host.governor.waiting(&host.view, 5));
     }
 
+    fn is_near(a: f64, b: f64) -> bool {
+        (a - b).abs() <= b.abs() * 1e-9
+    }
+
+    fn units(units: u64) -> Bytes {
+        Bytes::from_units(units)
+    }
+
+    /// A file system of 1,000 units: 500 in use, 200 pending in two extents, and 100 untrimmed. A stale unit is copied
+    /// 0.8 / (2 * (1.07 - 0.8)) * 0.5 / 0.8 times.
+    const PART: View = View {
+        now: SimTime(1 << 40),
+        used_units: 500,
+        total_units: 1_000,
+        freed_units: 0,
+        pending_units: 200,
+        pending_extents: 2,
+        untrimmed_units: 100,
+        in_flight: 0,
+        requests: 0,
+        quiet: SimDuration::ZERO,
+        requests_done: 0,
+        oldest: None,
+        served: Served { requests: 0, bytes: Bytes(0), time: SimDuration::ZERO, busy: SimDuration::ZERO },
+    };
+
+    #[test]
+    fn estimates_follow_their_formulas() {
+        for (quiet_ms, class) in
+            [(0.0, 0), (0.9, 0), (1.9, 0), (2.0, 1), (3.9, 1), (4.0, 2), (1e9, QUIETS - 1)]
+        {
+            assert_eq!(quiet_class(quiet_ms * 1e6), class, "{quiet_ms} ms");
+        }
+        let mut mean = Mean { sum: 64.0, weight: 128.0 };
+        mean.add(2.0, 3.0);
+        assert_eq!((mean.sum, mean.weight), (65.0, 129.0), "a 64th is forgotten");
+        let copied = copies(&PART);
+        assert!(is_near(copied, 0.8 / 0.54 * 0.625), "{copied}");
+        let mut one = Adaptive { unit_ns: 1_000.0, ..Adaptive::default() };
+        assert!(is_near(one.copy_ns(&PART), 1_000.0 * copied));
+        assert_eq!(one.copy_ns(&View { used_units: 1_000, ..PART }), 1e-3, "never nothing");
+
+        assert_eq!(one.held_up(), 1.0, "nothing is known of it");
+        assert_eq!(one.delay_ns(2, 2e6), 0.5 * 1e6, "one in 4 ms may come, and waits for half of 2 ms");
+        assert_eq!(one.delay_ns(2, 8e6), 4e6, "one comes for sure");
+        one.arrivals[2] = Mean { sum: 3.0, weight: 4e6 };
+        assert!(is_near(one.delay_ns(2, 1e6), 0.5 * 0.5e6), "four in 8 ms");
+        one.held_up = Mean { sum: 1.0, weight: 3.0 };
+        assert_eq!(one.held_up(), 0.5);
+        assert!(is_near(one.delay_ns(2, 1e6), 0.5 * 0.25e6), "and half of them wait");
+
+        one.reached[3] = units(2);
+        one.between[3] = Mean { sum: 22.0, weight: 2.0 };
+        let view = View { served: Served { bytes: units(10), ..PART.served }, used_units: 900, ..PART };
+        assert!(is_near(one.waiting(&view, 3), 0.1), "22 and 8 units in three pauses, of 100 that are free");
+        assert_eq!(one.waiting(&View { used_units: 999, ..view }, 3), 1.0);
+        assert_eq!(one.waiting(&View { used_units: 1_000, ..view }, 3), 1.0);
+    }
+
+    #[test]
+    fn it_learns_of_arrivals_pauses_and_the_time_of_a_unit_event_by_event() {
+        let mut one = Adaptive::default();
+        let at = |now_ms: u64, quiet_ms: u64, requests, served: u64, busy_ns: u64| View {
+            now: SimTime(now_ms * 1_000_000),
+            quiet: ms(quiet_ms),
+            requests,
+            served: Served { bytes: units(served), busy: SimDuration(busy_ns), ..Served::default() },
+            ..View::default()
+        };
+        let seen = |mean: Mean| (mean.sum, mean.weight);
+        one.learn(&at(4, 4, 0, 8, 0));
+        assert_eq!(seen(one.arrivals[0]), (0.0, 4e6), "4 ms from the first class in which none came");
+        assert_eq!(
+            [0, 1, 2, 3].map(|class| one.between[class].sum),
+            [0.0, 8.0, 8.0, 0.0],
+            "reached 2 and 4 ms"
+        );
+        assert_eq!([0, 1, 2, 3].map(|class| one.reached[class]), [units(0), units(8), units(8), units(0)]);
+        one.learn(&at(6, 0, 1, 9, 0));
+        assert_eq!(seen(one.arrivals[2]), (1.0, 1e6), "after 4 ms one came, in the middle of 2 ms");
+        one.learn(&at(6, 0, 0, 10, 0));
+        assert_eq!(seen(one.arrivals[0]), (0.0, 4e6), "no time has passed");
+        one.learn(&at(9, 0, 1, 18, 0));
+        one.learn(&at(12, 2, 0, 20, 0));
+        assert_eq!(seen(one.arrivals[1]), (0.0, 0.0), "there was a request: nothing to learn of arrivals");
+        assert_eq!(one.reached[1], units(20));
+        one.learn(&at(20, 10, 0, 30, 0));
+        assert_eq!(one.arrivals[1].weight, 8e6);
+        assert_eq!(
+            [1, 2, 3].map(|class| one.reached[class]),
+            [units(20), units(30), units(30)],
+            "from 2 to 10 ms"
+        );
+        one.learn(&at(30, 5, 0, 33, 0));
+        assert_eq!(
+            [1, 2, 3].map(|class| one.reached[class]),
+            [units(33), units(33), units(30)],
+            "a new pause"
+        );
+
+        let mut one = Adaptive::default();
+        one.learn(&at(1, 0, 1, 1_023, 1));
+        assert_eq!(one.unit_ns, UNIT_FIRST_NS, "less than 4 MiB");
+        one.learn(&at(2, 0, 1, 1_024, 1_024 * 9_000));
+        assert_eq!(one.unit_ns, 21_000.0, "a quarter of the way to what is faster");
+        one.learn(&at(3, 0, 1, 2_048, 1_024 * (9_000 + 85_000)));
+        assert_eq!(one.unit_ns, 22_000.0, "a 64th of the way to what is slower");
+    }
+
+    #[test]
+    fn it_learns_what_commands_take_and_whom_they_hold_up() {
+        let mut one = Adaptive::default();
+        let command = |ranges, took| Acknowledged { ranges, units: 1, took };
+        for (ranges, took, class, mean_ns) in
+            [(4, ms(8), 2, 8e6), (7, ms(4), 2, 7e6), (0, ms(1), 0, 1e6), (4_096, ms(2), SIZES - 1, 2e6)]
+        {
+            one.acknowledged(&command(ranges, took), &PART);
+            assert_eq!(one.took[class], Some(mean_ns), "{ranges} ranges");
+        }
+        assert_eq!(one.held_up.weight, 0.0, "no request came");
+        let view = View { requests: 1, served: Served { requests: 3, ..PART.served }, ..PART };
+        one.acknowledged(&command(1, ms(1)), &view);
+        assert_eq!((one.held_up.sum, one.held_up.weight), (0.25, 1.0), "one of four waits");
+        // Counting begins anew when nothing is in flight.
+        let mut decisions = Vec::new();
+        for (in_flight, sent) in [(1, 0), (0, 3)] {
+            one.on_event(&PolicyEvent::Woken, &View { in_flight, ..view }, &mut decisions);
+            assert_eq!(one.sent.requests, sent, "{in_flight} in flight");
+        }
+    }
+
+    #[test]
+    fn the_shortest_extent_that_is_worth_a_command_follows_from_both_costs() {
+        // A stale unit costs 10 ns.
+        let unit_ns = 10.0 / copies(&PART);
+        // Waiting for any longer pause costs all of that.
+        let dear = [Mean { sum: 500.0, weight: 0.0 }; QUIETS];
+        let mut class_3 = dear;
+        class_3[3].sum = 125.0;
+        let in_use = View { requests: 2, ..PART };
+        let quiet = View { quiet: ms(4), ..PART };
+        let no_time_is_better = [Mean { sum: 5e5, weight: 0.0 }; QUIETS];
+        #[rustfmt::skip]
+        let rows = [
+            ("two requests wait for it", in_use, dear, 0, 1_001.5, (1, 201)),
+            ("two extents share it", in_use, dear, 2, 901.5, (4, 91)),
+            ("they are too short to share it", in_use, dear, 2, 1_005.5, (4, 202)),
+            ("waiting costs nothing: a hundred times as much", in_use, [Mean::default(); QUIETS], 0, 100.15, (1, 2_003)),
+            ("nobody is there, one may come", quiet, dear, 0, 2.000005e6, (1, 50_001)),
+            ("a pause of 8 ms halves the delay, for a quarter of the cost", quiet, class_3, 0, 2.000005e6, (1, 100_001)),
+            ("at least a unit", in_use, no_time_is_better, 0, 0.0, (1, 1)),
+        ];
+        for (case, view, between, size, took_ns, expected) in rows {
+            let one = Adaptive { unit_ns, between, ..Adaptive::default() };
+            let offer = one.offer_of(&view, size, took_ns);
+            assert_eq!((offer.ranges, offer.units_min), expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_command_takes_as_many_ranges_as_there_are_extents_and_time_for() {
+        let known = |all: &[u64]| {
+            let mut took = [None; SIZES];
+            all.iter().zip(&mut took).for_each(|(ms, took)| *took = Some(*ms as f64 * 1e6));
+            took
+        };
+        #[rustfmt::skip]
+        let rows: [(u32, u64, &[u64], u32); 10] = [
+            // ranges of the device, extents, what 1, 2, 4... ranges take in ms, and the ranges of a command
+            (4, 1, &[1, 1, 1, 1], 1),
+            (4, 2, &[1, 1, 1, 1], 2),
+            (4, 3, &[1, 1, 1, 1], 4),
+            (4, 100, &[1, 1, 1, 1], 4),
+            (64, 100, &[1, 1, 1, 1, 1, 1, 1, 1], 64),
+            (64, 100, &[1, 2, 4, 10, 11], 8),
+            (64, 100, &[8, 15], 2),
+            (64, 100, &[8, 17], 1),
+            // Two ranges are judged by one, and four by none.
+            (64, 100, &[3], 2),
+            (64, 100, &[], 1),
+        ];
+        for (ranges_max, extents, took, ranges) in rows {
+            let one = Adaptive { ranges_max, took: known(took), unit_ns: 1e12, ..Adaptive::default() };
+            let view = View { pending_extents: extents, ..PART };
+            assert_eq!(one.offer(&view).ranges, ranges, "{extents} extents, {took:?}");
+        }
+    }
+
+    #[test]
+    fn commands_are_as_many_as_extents_slots_and_knowledge_allow() {
+        let traits = |trim_depth| HostTraits {
+            kernel: DiscardGeneration::Worker,
+            trim_depth,
+            ranges_max: 4,
+            range_units_max: 100,
+            total_units: 1_000,
+            group_units: 32_768,
+        };
+        let view = View { pending_extents: 20, quiet: ms(5), ..PART };
+        let next = view.now + ms(5);
+        #[rustfmt::skip]
+        let rows = [
+            ("a queue of four", 4, view, true, PolicyEvent::Woken, 4),
+            ("eight at most", 32, View { pending_extents: 40, ..view }, true, PolicyEvent::Woken, 8),
+            ("at least one", 0, view, true, PolicyEvent::Woken, 1),
+            ("three in flight", 4, View { in_flight: 3, ..view }, true, PolicyEvent::Woken, 1),
+            ("all in flight", 4, View { in_flight: 4, ..view }, true, PolicyEvent::Woken, 0),
+            ("in use", 4, View { requests: 1, ..view }, true, PolicyEvent::Woken, 1),
+            ("in use, one in flight", 4, View { requests: 1, in_flight: 1, ..view }, true, PolicyEvent::Woken, 0),
+            ("nothing is known of commands", 4, view, false, PolicyEvent::Woken, 1),
+            ("what it asked for was too short", 4, view, true, PolicyEvent::PassOver, 0),
+            ("nothing is pending", 4, View { pending_units: 0, pending_extents: 0, ..view }, true, PolicyEvent::Woken, 0),
+            ("extents for three commands", 8, View { pending_extents: 9, ..view }, true, PolicyEvent::Woken, 3),
+        ];
+        for (case, depth, view, is_known, event, commands) in rows {
+            let mut one = Adaptive::default();
+            let mut decisions = Vec::new();
+            one.on_event(&PolicyEvent::Hosted(traits(depth)), &view, &mut decisions);
+            assert_eq!(decisions, [Decision::CatchUp, Decision::WakeAt(view.now + QUIET_FIRST)], "{case}");
+            decisions.clear();
+            one.unit_ns = 1e12;
+            if is_known {
+                one.took[..3].fill(Some(1e6));
+            }
+            one.on_event(&event, &view, &mut decisions);
+            let (ranges_max, units_max) = if is_known { (4, 400) } else { (1, 100) };
+            let issue = Decision::Issue(Shape { ranges_max, units_max, ..Shape::NEXT });
+            let expected = [vec![Decision::WakeAt(next)], vec![issue; commands]].concat();
+            assert_eq!(decisions, expected, "{case}");
+        }
+        let mut one = Adaptive::default();
+        let mut decisions = Vec::new();
+        one.on_event(
+            &PolicyEvent::Woken,
+            &View { quiet: SimDuration::ZERO, pending_units: 0, ..PART },
+            &mut decisions,
+        );
+        assert_eq!(decisions, [Decision::WakeAt(PART.now + QUIET_FIRST)], "in use it looks again after 1 ms");
+    }
+
     #[test]
     fn it_says_what_it_believes() {
         let said =

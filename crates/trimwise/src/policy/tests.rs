@@ -362,3 +362,113 @@ fn judicious_fills_commands_on_a_device_that_takes_long_for_any() {
     assert_eq!(ranges_in_turn(|_| 80, 8), [1, 2, 4, 8, 16, 32, 64, 64]);
     assert_eq!(ranges_in_turn(|ranges| 20 + 2 * u64::from(ranges), 6), [1, 2, 4, 8, 8, 8]);
 }
+
+#[test]
+fn judicious_turns_at_50_ms_of_quiet_and_at_85_percent() {
+    let ms = SimDuration::from_millis;
+    let at = |used_units, pending_units, quiet_ms| View {
+        used_units,
+        pending_units,
+        pending_extents: 20,
+        quiet: ms(quiet_ms),
+        ..view(1_000)
+    };
+    #[rustfmt::skip]
+    let rows = [
+        ("idle", at(30_000, 100, 50), 8),
+        ("quiet for 49 ms", at(30_000, 100, 49), 0),
+        ("a request", View { requests: 1, ..at(30_000, 100, 50) }, 0),
+        ("idle, seven in flight", View { in_flight: 7, ..at(30_000, 100, 50) }, 1),
+        ("idle, eight in flight", View { in_flight: 8, ..at(30_000, 100, 50) }, 0),
+        ("idle, three extents", View { pending_extents: 3, ..at(30_000, 100, 50) }, 3),
+        ("85 % held", at(45_000, 40_000, 0), 1),
+        ("85 % held, one in flight", View { in_flight: 1, ..at(45_000, 40_000, 0) }, 0),
+        ("84 % held", at(44_999, 40_000, 0), 0),
+        ("nothing pending", View { pending_extents: 0, ..at(45_000, 0, 50) }, 0),
+    ];
+    for (case, view, commands) in rows {
+        let decisions = Hosted::new("judicious").see(&PolicyEvent::Woken, view);
+        let issue = Decision::Issue(Shape { units_max: HOST.range_units_max, ..Shape::NEXT });
+        let mut expected = vec![issue; commands];
+        if commands == 0 && view.in_flight == 0 && view.pending_units > 0 {
+            expected.push(Decision::WakeAt(view.now + ms(50)));
+        }
+        assert_eq!(decisions, expected, "{case}");
+    }
+}
+
+#[test]
+fn judicious_leaves_the_first_commit_alone_for_50_ms_and_rests_after_commands() {
+    let ms = SimDuration::from_millis;
+    let full = |at_ms| View {
+        used_units: 50_000,
+        pending_units: 45_000,
+        pending_extents: 20,
+        requests: 1,
+        quiet: SimDuration::ZERO,
+        ..view(at_ms)
+    };
+    let wake = |at_ms| vec![Decision::WakeAt(view(at_ms).now)];
+    let mut one = Hosted::new("judicious");
+    let first = PolicyEvent::Committed { freed_units: 45_000 };
+    assert_eq!(one.see(&first, full(1_000)), wake(1_050), "the first in a while");
+    assert_eq!(one.see(&PolicyEvent::Committed { freed_units: 9 }, full(1_010)), wake(1_050), "another");
+    assert_eq!(one.see(&PolicyEvent::Woken, full(1_049)), wake(1_050));
+    assert_eq!(issues(&one.see(&PolicyEvent::Woken, full(1_050))), 1);
+    // Each command took so long, at an instant; the pause is four times that, checked again after 50 ms.
+    for (at_ms, took_ms, next_ms) in [(1_060, 10, 1_100), (2_000, 20, 2_050), (3_000, 1, 3_004)] {
+        let done = PolicyEvent::Issued(Acknowledged { ranges: 1, units: 1, took: ms(took_ms) });
+        assert_eq!(one.see(&done, full(at_ms)), wake(next_ms), "{took_ms} ms");
+    }
+    assert_eq!(issues(&one.see(&PolicyEvent::Woken, full(3_003))), 0);
+    assert_eq!(issues(&one.see(&PolicyEvent::Woken, full(3_004))), 1);
+}
+
+#[test]
+fn policies_explain_what_they_do_now() {
+    let percent = |percent: u64| View { used_units: percent * 1_000, ..view(1_000) };
+    let waits = View { pending_units: 10, pending_extents: 1, ..percent(30) };
+    let in_use = View { requests: 1, quiet: SimDuration::ZERO, ..waits };
+    let held = |units| View { pending_units: units, ..in_use };
+    let freed = PolicyEvent::Committed { freed_units: 1 };
+    let nothing = "No freed space is waiting to be trimmed.";
+    #[rustfmt::skip]
+    let rows = [
+        ("set:40:90", vec![], percent(95), "TRIM is on: use is at 95 %, above the high watermark of 90 %."),
+        ("set:40:90", vec![], percent(90), "TRIM is on: use is at 90 %, above the high watermark of 90 %."),
+        ("set:40:90", vec![], percent(89), "TRIM is on: use is at 89 %, between 40 % and 90 %, and not rising."),
+        ("set:40:90", vec![(freed, percent(39))], percent(39),
+            "TRIM is off: use is at 39 %, below the low watermark of 40 %."),
+        ("set:40:90", vec![(freed, percent(39))], percent(40),
+            "TRIM is off: use is at 40 %, between 40 % and 90 %, and rising."),
+        ("batch:10s", vec![], view(3_000), "Nothing to do until the next sweep, in 7 s."),
+        ("batch:10s", vec![(PolicyEvent::Woken, view(10_000))], view(10_000),
+            "A sweep through all free space is under way."),
+        ("lazy", vec![], percent(30), nothing),
+        ("lazy", vec![], in_use, "Freed space is being trimmed in the background."),
+        ("lazy+backoff", vec![], in_use, "The device is in use, so this policy backs off."),
+        ("lazy+backoff", vec![], View { quiet: SimDuration::from_millis(9), ..waits },
+            "The device is in use, so this policy backs off."),
+        ("lazy+backoff", vec![], View { quiet: SimDuration::from_millis(10), ..waits },
+            "Freed space is being trimmed in the background."),
+        ("quiet", vec![], percent(30), nothing),
+        ("quiet", vec![], waits, "The device is quiet, so freed space is being trimmed."),
+        ("quiet", vec![], View { oldest: Some(view(0).now), ..in_use }, "The device is in use, so freed space waits."),
+        ("quiet", vec![], View { oldest: Some(view(0).now), now: view(60_000).now, ..in_use },
+            "The device is in use, and freed space has waited for long"),
+        ("judicious", vec![], percent(30), nothing),
+        ("judicious", vec![], waits, "The device is idle, so freed space can be trimmed."),
+        ("judicious", vec![], held(40_000), "The device is in use and holds only 70 % of its space as valid"),
+        ("judicious", vec![], held(55_000), "The device holds 85 % of its space as valid, so trims run even while it \
+            is in use, each followed by a pause of 4 times its duration."),
+    ];
+    for (policy, before, now, state) in rows {
+        let mut one = Hosted::new(policy);
+        for (event, view) in before {
+            one.see(&event, view);
+        }
+        let explained = one.0.explain(&now);
+        assert!(explained.state.starts_with(state), "{policy}: {}", explained.state);
+        assert!(!explained.change.is_empty(), "{policy}");
+    }
+}
