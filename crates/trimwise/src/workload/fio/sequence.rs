@@ -814,3 +814,6 @@ impl Iterator for Sequence {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
