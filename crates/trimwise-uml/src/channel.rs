@@ -279,6 +279,60 @@ mod tests {
     }
 
     #[test]
+    fn a_frame_is_its_kind_its_length_and_its_bytes() {
+        let mut file = tempfile::tempfile().unwrap();
+        let teller = Teller(file.try_clone().unwrap());
+        teller.pass_on(Stream::Output, b"hi").unwrap();
+        teller.pass_on(Stream::Errors, &[7; 258]).unwrap();
+        let end = End { marks: vec![vec![1, 2], vec![]], unknown_words: vec!["x".to_owned()] };
+        teller.tell(&Told::End(end)).unwrap();
+        let mut told = Vec::new();
+        std::io::Seek::rewind(&mut file).unwrap();
+        std::io::Read::read_to_end(&mut file, &mut told).unwrap();
+        let json = br#"{"end":{"marks":[[1,2],[]],"unknown_words":["x"]}}"#;
+        let expected =
+            [b"o\x02\0\0\0hi", &b"e\x02\x01\0\0"[..], &[7; 258], b"p\x32\0\0\0", json, b"w\0\0\0\0"].concat();
+        assert_eq!(String::from_utf8_lossy(&told), String::from_utf8_lossy(&expected));
+        let (listener, said) = heard(&told, told.len());
+        assert_eq!(said.len(), 2 + 258, "bytes of a program");
+        let end = listener.end.expect("the end");
+        assert_eq!((end.marks, end.unknown_words), (vec![vec![1, 2], vec![]], vec!["x".to_owned()]));
+    }
+
+    #[test]
+    fn a_long_report_is_told_in_frames_of_at_most_64_kib() {
+        let mut file = tempfile::tempfile().unwrap();
+        let word = "y".repeat(200_000);
+        let end = End { marks: Vec::new(), unknown_words: vec![word.clone()] };
+        Teller(file.try_clone().unwrap()).tell(&Told::End(end)).unwrap();
+        let mut told = Vec::new();
+        std::io::Seek::rewind(&mut file).unwrap();
+        std::io::Read::read_to_end(&mut file, &mut told).unwrap();
+        let (mut at, mut lengths) = (0, Vec::new());
+        while let Some((_, length)) = header(&told[at..]).unwrap() {
+            lengths.push(length);
+            at += 5 + length;
+        }
+        assert_eq!(at, told.len(), "bytes of the frames: {lengths:?}");
+        assert!(lengths.iter().all(|&length| length <= 65_536), "{lengths:?}");
+        assert_eq!(heard(&told, 1000).0.end.map(|end| end.unknown_words), Some(vec![word]));
+    }
+
+    #[test]
+    fn only_whole_frames_end_a_report() {
+        for (told, is_whole) in
+            [(&b""[..], true), (b"o\0\0\0\0", true), (b"o\x02\0\0\0h", false), (b"o", false)]
+        {
+            let mut listener = Listener::default();
+            listener.hear(told, &mut |_, _| ()).unwrap();
+            assert_eq!(listener.expect_whole().is_ok(), is_whole, "{told:?}");
+        }
+        // Of an incomplete frame that is no program's nothing is heard.
+        let (_, said) = heard(b"p\x09\0\0\0abc", 100);
+        assert_eq!(said, [], "a piece of a report");
+    }
+
+    #[test]
     fn what_no_guest_tells_is_an_error() {
         let long = (FRAME_BYTES_MAX as u32 + 1).to_le_bytes();
         let too_long = [&b"o"[..], &long].concat();

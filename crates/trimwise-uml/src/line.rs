@@ -213,6 +213,76 @@ mod tests {
         assert_eq!(line.passed().unwrap(), Some(SimTime(5)));
     }
 
+    /// Offsets as the library has them: `struct line` in preload/line.c, with 16 bytes a ring and 24 a completion.
+    #[test]
+    fn each_field_is_where_the_library_reads_it() {
+        let mut line = line();
+        line.set_ring(3, 0x1122_3344_5566, 256).unwrap();
+        let completion =
+            Completion { at: SimTime(7_000_000_009), disk: 5, number: 1, head: 513, written: 4097 };
+        line.set_list([completion, Completion { at: SimTime(1), ..completion }].into_iter()).unwrap();
+        let word = |at| line.load::<u32>(at).unwrap();
+        let long = |at| line.load::<u64>(at).unwrap();
+        for (what, at, expected) in [
+            ("version of the board", 0, 2),
+            ("length of the board", 4, 8192),
+            ("kernel is running, two clients", 24, 2 << 16 | 1),
+            ("the calendar can share", 4096, 1),
+            ("turn", 8192, 0),
+            ("completions passed on", 8232, 0),
+            ("completions", 8236, 2),
+            ("disk of the second", 8512 + 24 + 8, 5),
+            ("head of the second", 8512 + 24 + 12, 513),
+            ("bytes written of the second", 8512 + 24 + 16, 4097),
+        ] {
+            assert_eq!(word(at), expected, "{what}, at {at}");
+        }
+        for (what, at, expected) in [
+            ("latest time", 8224, 1000),
+            ("ring of disk 2", 8256 + 2 * 16, 0),
+            ("ring of disk 3", 8256 + 3 * 16, 0x1122_3344_5566),
+            ("entries of ring 3", 8256 + 3 * 16 + 8, 256),
+            ("time of the first completion", 8512, 1),
+            ("time of the second completion", 8512 + 24, 7_000_000_009),
+        ] {
+            assert_eq!(long(at), expected, "{what}, at {at}");
+        }
+        line.store(8208, 77_u64).unwrap();
+        line.store(8204, 5_u32).unwrap();
+        assert_eq!((line.now().unwrap(), line.beats().unwrap()), (SimTime(77), 5), "time and beats");
+    }
+
+    #[test]
+    fn each_word_of_the_library_has_its_number() {
+        let line = line();
+        line.store(8192, 1_u32).unwrap();
+        line.store(8200, 9_u32).unwrap();
+        line.store(8216, 12_345_u64).unwrap();
+        for (number, word) in [
+            (0, Word::Connected(9)),
+            (1, Word::Message(9)),
+            (2, Word::Kicked(9)),
+            (3, Word::Beyond(SimTime(12_345))),
+            (4, Word::Ended),
+        ] {
+            line.store(8196, number as u32).unwrap();
+            assert_eq!(line.wait(Duration::ZERO).unwrap(), Some(word), "word {number}");
+        }
+        line.store(8196, 5_u32).unwrap();
+        assert!(line.wait(Duration::ZERO).is_err(), "word 5");
+    }
+
+    #[test]
+    fn all_that_a_list_can_hold_and_no_more_is_passed_on() {
+        let mut line = line();
+        let many = |n: u64| (0..n).map(|number| completion(5, 0, number));
+        line.set_list(many(16 * 256)).unwrap();
+        line.store(at::PASSED, 16 * 256_u32).unwrap();
+        assert_eq!(line.passed().unwrap(), Some(SimTime(5)), "all of them");
+        let error = line.set_list(many(16 * 256 + 1)).unwrap_err();
+        assert_eq!(error.to_string(), "4097 requests at a time");
+    }
+
     #[test]
     fn what_a_kernel_cannot_have_said_is_an_error() {
         let mut line = line();

@@ -273,6 +273,16 @@ mod tests {
             ("echo fstrimmed", vec![]),
             ("fstrim -a -t xfs,btrfs", of_types(&[MOUNTINFO], Some("xfs,btrfs"))),
             ("fstrim --types=noext4 --fstab", of_types(&[FSTAB], Some("noext4"))),
+            ("fstrim -txfs -a", of_types(&[MOUNTINFO], Some("xfs"))),
+            ("fstrim --listed-in=/x:/y", listed(&["/x", "/y"])),
+            ("fstrim -I /x", listed(&["/x"])),
+            // The words after these options are their values, and no places.
+            ("fstrim --minimum /a --offset /b --length /c /srv", paths(&["/srv"])),
+            ("fstrim -o /a -l /b /srv /home", paths(&["/srv", "/home"])),
+            // In long options `a` and `A` mean nothing.
+            ("fstrim --quiet-Any /srv", paths(&["/srv"])),
+            ("fstrim -n /srv", vec![]),
+            ("fstrim -V", vec![]),
         ] {
             assert_eq!(Call::all_in(text, true), expected, "{text}");
         }
@@ -283,8 +293,27 @@ mod tests {
             ("noxfs,btrfs", "btrfs", false),
             ("noxfs", "ext4", true),
             ("ext4,noxfs", "xfs", false),
+            // The first `no` negates the list, another one its own type.
+            ("noxfs,noext4,btrfs", "ext4", false),
+            ("noxfs,noext4,btrfs", "vfat", true),
+            ("ext4,noxfs,xfs", "xfs", false),
+            ("ext4,noxfs", "btrfs", false),
         ] {
             assert_eq!(has_type(types, fs_type), expected, "{types} {fs_type}");
+        }
+    }
+
+    #[test]
+    fn a_call_heeds_fstab_if_it_reads_it_first() {
+        for (command, expected) in [
+            ("fstrim --fstab", true),
+            ("fstrim --listed-in /etc/fstab:/proc/self/mountinfo", true),
+            ("fstrim --listed-in /proc/self/mountinfo:/etc/fstab", false),
+            ("fstrim --all", false),
+            ("fstrim /", false),
+        ] {
+            let calls = Call::all_in(command, true);
+            assert_eq!(calls.iter().map(Call::heeds_fstab).collect::<Vec<_>>(), [expected], "{command}");
         }
     }
 
@@ -304,6 +333,8 @@ mod tests {
             ("[ -d /run/systemd/system ] && { echo timer; exit 0; }\nfstrim -a", [false, true]),
             ("0 3 * * 0 root test -e /run/systemd/system || fstrim -a", [false, true]),
             ("fstrim -a\n[ -d /run/systemd/system ] && exit 0", [true, true]),
+            ("[ -d /run/systemd/system ] && {\n  echo timer\n  exit 0\n}\nfstrim -a", [false, true]),
+            ("[ -d /run/systemd/system ] && fstrim -a", [true, false]),
         ] {
             let runs = [true, false].map(|is_systemd| !Call::all_in(script, is_systemd).is_empty());
             assert_eq!(runs, expected, "{script}");
@@ -312,10 +343,11 @@ mod tests {
 
     #[test]
     fn root_is_known_by_what_names_a_device() {
-        for value in ["/dev/sda1", "UUID=1-2", "PARTUUID=a", "8:1", "0801"] {
+        for value in ["/dev/sda1", "UUID=1-2", "PARTUUID=a", "LABEL=", "8:1", "0801", "abc"] {
             assert!(is_device(value), "{value}");
         }
-        for value in ["gpt-auto", "/dev/nfs", "tmpfs", "ZFS=rpool/ROOT", ""] {
+        for value in ["gpt-auto", "/dev/nfs", "tmpfs", "ZFS=rpool/ROOT", "", "8:", ":1", "8:a", "ab", "abcg"]
+        {
             assert!(!is_device(value), "{value}");
         }
     }

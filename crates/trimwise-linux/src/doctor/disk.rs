@@ -213,3 +213,99 @@ fn driver(device: &SysBlock) -> Option<String> {
     let name = fs::read_to_string(host.join(folder)).ok()?;
     Some(name.trim().to_owned()).filter(|name| !name.is_empty())
 }
+
+#[cfg(test)]
+mod tests {
+    use trimwise_testing::fake_host::{GIB, Host, SDA};
+
+    use super::*;
+
+    /// A disk at a place in sysfs, with these files (`file=text`).
+    fn disk(place: &str, files: &[&str]) -> Disk {
+        let host = Host::new("");
+        host.device(place, "8:0", GIB);
+        for (file, text) in files.iter().filter_map(|one| one.split_once('=')) {
+            host.file(&format!("sys/devices/{place}/{file}"), text);
+        }
+        let root = HostRoot::new(host.0.path());
+        let name = place.rsplit('/').next().unwrap_or_default();
+        disk_of(&root, &SysBlock::named(&root, name).unwrap())
+    }
+
+    #[test]
+    fn a_connection_is_known_by_name_path_and_attributes() {
+        const ON_SCSI: &str = "pci0000:00/host2/target2:0:0/2:0:0:0/block";
+        let in_scsi = |name: &str| format!("{ON_SCSI}/{name}");
+        for (place, files, expected) in [
+            ("virtual/block/nbd0", &[][..], Transport::Network("NBD")),
+            ("virtual/block/rbd0", &[], Transport::Network("RBD")),
+            ("virtual/block/rnbd0", &[], Transport::Network("RNBD")),
+            ("virtual/block/drbd1", &[], Transport::Drbd),
+            ("virtual/block/zd16", &[], Transport::Zvol),
+            // A number must follow.
+            ("virtual/block/zdx", &[], Transport::Other),
+            ("virtual/block/zd", &[], Transport::Other),
+            ("pci0000:00/nvme/nvme0/nvme0n1", &[], Transport::Nvme),
+            ("pci0000:00/nvme/nvme0/nvme0n1", &["device/transport=pcie"], Transport::Nvme),
+            (
+                "virtual/nvme-fabrics/nvme0/nvme0n1",
+                &["device/transport=tcp"],
+                Transport::Network("NVMe over fabrics"),
+            ),
+            // The attribute of another driver says nothing of NVMe.
+            (&in_scsi("sdb"), &["device/transport=tcp"], Transport::Scsi),
+            ("virtual/block/xvda", &[], Transport::Xen),
+            ("vbd-768/block/sda", &[], Transport::Xen),
+            ("pci0000:00/usb2/2-1/host6/target6:0:0/6:0:0:0/block/sdb", &[], Transport::Usb),
+            ("platform/1d84000.ufshc/host0/target0:0:0/0:0:0:0/block/sda", &[], Transport::Ufs),
+            ("platform/host3/session1/target3:0:0/3:0:0:0/block/sdd", &[], Transport::Network("iSCSI")),
+            (
+                "pci0000:00/host3/rport-3:0-0/target3:0:0/3:0:0:0/block/sdf",
+                &[],
+                Transport::Network("Fibre Channel"),
+            ),
+            (SDA, &[], Transport::Ata),
+            ("pci0000:00/virtio1/block/vda", &[], Transport::Virtio),
+            ("platform/block/vda", &[], Transport::Virtio),
+            ("pci0000:00/virtio0/host0/target0:0:3/0:0:3:0/block/sdd", &[], Transport::Virtio),
+            ("platform/mmc0/block/mmcblk0", &[], Transport::Mmc),
+            (&in_scsi("sdc"), &["device/vendor=ATA"], Transport::AtaBehindSas),
+            (&in_scsi("sdc"), &["device/vendor=SEAGATE"], Transport::Scsi),
+            ("virtual/block/foo0", &[], Transport::Other),
+        ] {
+            assert_eq!(disk(place, files).transport, expected, "{place} {files:?}");
+        }
+    }
+
+    #[test]
+    fn the_driver_is_that_of_the_nearest_host() {
+        const SAS: &str = "pci0000:00/host2/target2:0:0/2:0:0:0/block/sdc";
+        let driver =
+            |text: &str| disk(SAS, &[&format!("../../../../scsi_host/host2/proc_name={text}")]).driver;
+        assert_eq!(driver("megaraid_sas\n"), Some("megaraid_sas".to_owned()));
+        assert_eq!(driver("\n"), None, "an empty name");
+        assert_eq!(disk("pci0000:00/hostile/block/sdc", &[]).driver, None, "`hostile` is no host");
+    }
+
+    #[test]
+    fn a_disk_tells_its_mode_and_what_it_claims() {
+        const FILE: &str = "device/scsi_disk/0:0:0:0/provisioning_mode=full\n";
+        for (page, claims) in [
+            (None, None),
+            (Some("1234"), None),
+            (Some("12345"), None),
+            (Some("12345\u{0}"), Some("")),
+            (Some("12345\u{1f}"), Some("")),
+            (Some("12345\u{20}"), Some("writesame_10")),
+            (Some("12345\u{40}"), Some("writesame_16")),
+            (Some("12345\u{60}"), Some("writesame_16")),
+        ] {
+            let page_file = format!("device/vpd_pgb2={}", page.unwrap_or_default());
+            let files = [FILE, &page_file];
+            let found = disk(SDA, &files[..if page.is_some() { 2 } else { 1 }]).scsi;
+            let file = "/sys/block/sda/device/scsi_disk/0:0:0:0/provisioning_mode".to_owned();
+            assert_eq!(found, Some(Scsi { file, mode: "full".to_owned(), claims }), "{page:?}");
+        }
+        assert_eq!(disk(SDA, &[]).scsi, None);
+    }
+}

@@ -213,3 +213,47 @@ fn of_virtual(node: &Node, hypervisor: Hypervisor) -> Finding {
     };
     found(format!("{what}{more}")).mended_by(mend)
 }
+
+#[cfg(test)]
+mod tests {
+    use trimwise_testing::fake_host::{GIB, Host, SDA};
+
+    use super::*;
+    use crate::block_device::SysBlock;
+    use crate::doctor::disks;
+
+    const SDB: &str = "pci0000:00/ata2/host1/target1:0:0/1:0:0:0/block/sdb";
+
+    /// A mirror with these limits of its two disks and its own, the second disk rotational or not.
+    fn mirror([one, two, own]: [u64; 3], rotational: &str) -> (Vec<String>, Vec<String>) {
+        const MD: &str = "virtual/block/md0";
+        let host = Host::new("");
+        host.device(SDA, "8:0", one).device(SDB, "8:16", two).device(MD, "9:0", own);
+        host.slave(MD, SDA).slave(MD, SDB).file(&format!("sys/devices/{MD}/md/level"), "raid1");
+        host.file(&format!("sys/devices/{SDB}/queue/rotational"), rotational);
+        let root = HostRoot::new(host.0.path());
+        let top = SysBlock::named(&root, "md0").unwrap();
+        let graph = Graph::of(&root, &[], std::slice::from_ref(&top));
+        (stops(&root, &graph), disks(&root, std::iter::once(&top)).into_iter().collect())
+    }
+
+    #[test]
+    fn stops_are_the_lowest_devices_without_trim_that_should_have_it() {
+        for (limits, rotational, expected) in [
+            ([GIB, GIB, GIB], "0", &[][..]),
+            // The disks are fine, and the array is not.
+            ([GIB, GIB, 0], "0", &["md0"]),
+            // Of the array and the disk below it, the disk is the cause.
+            ([GIB, 0, 0], "0", &["sdb"]),
+            ([0, 0, 0], "0", &["sda", "sdb"]),
+            // The array takes TRIM and passes it on to one of its disks only.
+            ([GIB, 0, GIB], "0", &["sdb"]),
+            // A hard disk needs none.
+            ([GIB, 0, GIB], "1", &[]),
+        ] {
+            let (stops, disks) = mirror(limits, rotational);
+            assert_eq!(stops, expected, "limits of sda, sdb, md0: {limits:?}; sdb rotational: {rotational}");
+            assert_eq!(disks, ["sda", "sdb"], "disks of the mirror");
+        }
+    }
+}

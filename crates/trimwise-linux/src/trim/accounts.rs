@@ -157,6 +157,60 @@ mod tests {
     }
 
     #[test]
+    fn each_verdict_holds_up_to_its_limit() {
+        use Verdict::{Failed, Taken, Unverified};
+        const LESS: Bytes = Bytes(SENT.0 - 1);
+        const MORE: Bytes = Bytes(SENT.0 + 1);
+        const NONE: Bytes = Bytes(0);
+        let (less, sent, more, none) = (Some(LESS), Some(SENT), Some(MORE), Some(NONE));
+        // What the device counted, failed requests, whether other discards may be among those counted; then the verdict on
+        // ext4, btrfs, XFS and any other. FITRIM always says that it sent SENT.
+        for (counted, failed, online, expected) in [
+            // Failures are reported, and none happened.
+            (sent, Some(0), false, [Taken(SENT), Taken(SENT), Taken(SENT), Taken(SENT)]),
+            (more, Some(0), false, [Taken(SENT), Taken(SENT), Taken(MORE), Taken(MORE)]),
+            (more, Some(0), true, [Taken(SENT), Taken(SENT), Taken(MORE), Taken(MORE)]),
+            (less, Some(0), false, [Unverified, Unverified, Taken(LESS), Taken(LESS)]),
+            (None, Some(0), false, [Taken(SENT), Taken(SENT), Unverified, Unverified]),
+            // One failed.
+            (sent, Some(1), false, [Failed(sent), Failed(sent), Failed(None), Failed(None)]),
+            (less, Some(1), false, [Failed(less), Failed(less), Failed(None), Failed(None)]),
+            (more, Some(1), true, [Failed(sent), Failed(sent), Failed(None), Failed(None)]),
+            (None, Some(1), false, [Failed(sent), Failed(sent), Failed(None), Failed(None)]),
+            // Failures are not reported.
+            (sent, None, false, [Taken(SENT), Taken(SENT), Unverified, Unverified]),
+            (more, None, false, [Failed(sent), Taken(SENT), Unverified, Unverified]),
+            (more, None, true, [Unverified, Taken(SENT), Unverified, Unverified]),
+            (sent, None, true, [Unverified, Taken(SENT), Unverified, Unverified]),
+            (less, None, false, [Unverified; 4]),
+            (none, None, false, [Unverified, Unverified, Taken(NONE), Taken(NONE)]),
+            (none, None, true, [Unverified; 4]),
+            (None, None, false, [Unverified; 4]),
+        ] {
+            let kinds = [Kind::Ext4, Kind::Btrfs, Kind::Xfs, Kind::Other];
+            for (kind, expected) in kinds.into_iter().zip(expected) {
+                let of = |stops| Accounts { answered: SENT, counted, failed, online, stops }.verdict(kind);
+                let case = format!("{kind:?}, counted {counted:?}, failed {failed:?}, online {online}");
+                assert_eq!(of(false), expected, "{case}");
+                // A layer that passes none on hides what the drive took, and not that some failed.
+                let expected = if matches!(failed, Some(1..)) { expected } else { Unverified };
+                assert_eq!(of(true), expected, "{case}, and a layer stops TRIM");
+            }
+        }
+    }
+
+    #[test]
+    fn a_failure_is_described_by_what_is_known_of_it() {
+        let words = |failed| {
+            Accounts { answered: Bytes(7), counted: Some(Bytes(9)), failed, online: false, stops: false }
+                .failed_words()
+        };
+        assert!(words(Some(1)).starts_with("discards failed or were refused;"), "{}", words(Some(1)));
+        let unknown = words(None);
+        assert!(unknown.contains("sent 9 bytes, and FITRIM counts 7 as done"), "{unknown}");
+    }
+
+    #[test]
     fn failed_requests_decide() {
         let half = Bytes::mib(40);
         assert_eq!(verdict(Kind::Ext4, half, Some(SENT), Some(3)), Verdict::Failed(Some(half)));

@@ -93,6 +93,67 @@ mod tests {
     use super::*;
 
     #[test]
+    fn each_error_has_one_meaning() {
+        use Meaning::*;
+        for (means, is_for_good, errnos) in [
+            (NotPermitted, true, &[Errno::PERM, Errno::ACCESS][..]),
+            (NoCall, true, &[Errno::NOTTY, Errno::NOSYS]),
+            (NoDiscard, true, &[Errno::OPNOTSUPP]),
+            (ReadOnly, true, &[Errno::ROFS]),
+            (Damaged, true, &[Errno::UCLEAN, Errno::BADMSG]),
+            (
+                DeviceFailed,
+                false,
+                &[
+                    Errno::IO,
+                    Errno::REMOTEIO,
+                    Errno::TIMEDOUT,
+                    Errno::NOLINK,
+                    Errno::NODATA,
+                    Errno::ILSEQ,
+                    Errno::BADE,
+                ],
+            ),
+            (DeviceGone, false, &[Errno::NODEV, Errno::NXIO]),
+            (Interrupted, false, &[Errno::INTR]),
+            (Other, false, &[Errno::NOMEM, Errno::AGAIN, Errno::INVAL, Errno::NOSPC]),
+        ] {
+            for &errno in errnos {
+                assert_eq!((Meaning::of(errno), means.is_for_good()), (means, is_for_good), "{errno:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn words_name_the_device_and_the_check_of_its_file_system() {
+        for (fs_type, check) in [
+            ("ext4", "`e2fsck -f /dev/sda1`"),
+            ("ext3", "`e2fsck -f /dev/sda1`"),
+            ("ext2", "`e2fsck -f /dev/sda1`"),
+            ("xfs", "`xfs_repair /dev/sda1`"),
+            ("btrfs", "`btrfs check /dev/sda1`"),
+            ("f2fs", "`fsck.f2fs /dev/sda1`"),
+            ("vfat", "`fsck /dev/sda1`"),
+        ] {
+            let words = Meaning::Damaged.words(fs_type, "sda1");
+            assert!(words.ends_with(check), "{fs_type}: {words}");
+        }
+        for (means, start) in [
+            (Meaning::NotPermitted, "needs the capability CAP_SYS_ADMIN"),
+            (Meaning::NoCall, "ntfs does not support it here"),
+            (Meaning::NoDiscard, "sda1 does not accept discards"),
+            (Meaning::ReadOnly, "the file system is read-only"),
+            (Meaning::DeviceFailed, "sda1 failed or refused the request"),
+            (Meaning::DeviceGone, "sda1 is gone"),
+            (Meaning::Interrupted, "interrupted"),
+            (Meaning::Other, "failed"),
+        ] {
+            let words = means.words("ntfs", "sda1");
+            assert!(words.starts_with(start), "{means:?}: {words}");
+        }
+    }
+
+    #[test]
     fn damage_is_for_good_and_says_how_to_check() {
         for errno in [Errno::UCLEAN, Errno::BADMSG] {
             let means = Meaning::of(errno);

@@ -380,6 +380,8 @@ fn identity(file: &File, mount_point: &Path) -> Result<(u32, u32), TrimError> {
 
 #[cfg(test)]
 mod tests {
+    use trimwise_testing::fake_host::Host;
+
     use super::*;
 
     fn target(layout: Option<Layout>) -> Target {
@@ -441,6 +443,125 @@ mod tests {
             failed.mount.options.push(option.to_owned());
             assert_eq!(failed.expect_writable().unwrap_err().means(), Some(Meaning::Damaged), "{option}");
         }
+    }
+
+    const GIB: u64 = 1 << 30;
+
+    /// A device of 1 GiB on a fake host.
+    fn device(host: &Host, minor: u32, max: u64, granularity: u64) -> BlockDevice {
+        let name = format!("sd{}", char::from(b'a' + minor as u8));
+        let at = format!("sys/devices/virtual/block/{name}");
+        host.device(&format!("virtual/block/{name}"), &format!("8:{minor}"), max);
+        host.file(&format!("{at}/queue/discard_granularity"), &granularity.to_string());
+        host.file(&format!("{at}/size"), &(GIB / 512).to_string());
+        BlockDevice::of(SysBlock::named(&HostRoot::new(host.0.path()), &name).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn one_device_that_takes_discards_is_enough() {
+        for (limits, takes) in [(&[1][..], true), (&[0], false), (&[0, 1], true), (&[0, 0], false)] {
+            let host = Host::new("");
+            let devices: Vec<_> = (0..).zip(limits).map(|(n, &max)| device(&host, n, max, 512)).collect();
+            let found = takes_discards("/srv", &devices);
+            assert_eq!(found.is_ok(), takes, "largest discards {limits:?}: {found:?}");
+            if let Err(error) = found {
+                assert!(error.to_string().contains("sda"), "the first device is named: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_read_only_is_not_trimmed_and_is_named() {
+        let host = Host::new("");
+        let devices = [device(&host, 0, 1, 512), device(&host, 1, 1, 512)];
+        let mut mount = target(None).mount;
+        mount.options = vec!["rw".to_owned()];
+        let refused = |mount: &Mount| writable("/srv", mount, &devices).err().map(|error| error.to_string());
+        assert_eq!(refused(&mount), None);
+        mount.options = vec!["ro".to_owned()];
+        assert!(refused(&mount).is_some_and(|error| error.starts_with("/srv: the file system is read-only")));
+        mount.options = vec!["rw".to_owned()];
+        host.file("sys/devices/virtual/block/sdb/ro", "1");
+        assert!(refused(&mount).is_some_and(|error| error.starts_with("/srv: its device sdb is read-only")));
+    }
+
+    #[test]
+    fn a_span_ends_with_the_file_system_and_has_whole_blocks() {
+        let host = Host::new("");
+        let sda = device(&host, 0, 1, 512);
+        let of = |kind, layout: Option<Layout>, start, length: Option<u64>| {
+            let mut target = target(layout);
+            (target.kind, target.devices) = (kind, vec![sda.clone()]);
+            target.span(Bytes(start), length.map(Bytes)).ok().map(|span| (span.start, span.end))
+        };
+        let blocks = || groups_of(1000, 0, 9_500).map(|layout| Layout { block: Bytes(100), ..layout });
+        for (kind, layout, start, length, expected) in [
+            (Kind::Ext4, blocks(), 0, None, Some((0, 9_500))),
+            (Kind::Ext4, blocks(), 250, Some(100), Some((200, 400))),
+            (Kind::Ext4, blocks(), 200, Some(100), Some((200, 300))),
+            (Kind::Ext4, blocks(), 9_499, Some(u64::MAX), Some((9_400, 9_500))),
+            (Kind::Ext4, blocks(), 9_500, None, None),
+            // Without a layout it ends with the device, and in btrfs nowhere.
+            (Kind::Other, None, 7, None, Some((7, GIB))),
+            (Kind::Other, None, 7, Some(5), Some((7, 12))),
+            (Kind::Other, None, GIB, None, None),
+            (Kind::Btrfs, None, GIB, Some(5), Some((GIB, GIB + 5))),
+            (Kind::Btrfs, None, 0, None, Some((0, u64::MAX))),
+        ] {
+            assert_eq!(of(kind, layout, start, length), expected, "{kind:?} from {start}, {length:?} bytes");
+        }
+    }
+
+    #[test]
+    fn the_least_extent_is_rounded_as_each_file_system_does() {
+        let host = Host::new("");
+        let mut target = target(groups_of(1 << 20, 0, GIB));
+        target.devices = vec![device(&host, 0, 1, 8192), device(&host, 1, 1, 512)];
+        let mut least = |kind, block, cluster, asked| {
+            target.kind = kind;
+            target.layout =
+                target.layout.map(|layout| Layout { block: Bytes(block), cluster: Bytes(cluster), ..layout });
+            target.least_extent(Bytes(asked)).ok().map(|least| least.0)
+        };
+        for (kind, block, cluster, asked, expected) in [
+            // At least the largest granularity of the devices.
+            (Kind::Ext4, 4096, 4096, 0, Some(8192)),
+            // ext4 drops a part of a block, XFS rounds it up.
+            (Kind::Ext4, 4096, 4096, 12_287, Some(8192)),
+            (Kind::Xfs, 4096, 4096, 12_287, Some(12_288)),
+            (Kind::Xfs, 4096, 4096, 12_289, Some(16_384)),
+            // Clusters are whole.
+            (Kind::Ext4, 4096, 65_536, 8192, Some(65_536)),
+            (Kind::Ext4, 4096, 65_536, 69_632, Some(131_072)),
+            // No extent is longer than a group.
+            (Kind::Ext4, 4096, 4096, 1 << 20, Some(1 << 20)),
+            (Kind::Ext4, 4096, 4096, (1 << 20) + 1, None),
+        ] {
+            let case = format!("{kind:?}, blocks of {block}, clusters of {cluster}, {asked} asked");
+            assert_eq!(least(kind, block, cluster, asked), expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn counts_are_summed_and_missing_where_a_device_does_not_count() {
+        let host = Host::new("");
+        let mut target = target(None);
+        target.devices = vec![device(&host, 0, 1, 512), device(&host, 1, 1, 512)];
+        let stat = |name: &str, text: &str| {
+            host.file(&format!("sys/devices/virtual/block/{name}/stat"), text);
+        };
+        // Discards are fields 12 to 15: commands, merged, sectors, milliseconds.
+        stat("sda", "0 0 0 0 0 0 0 0 0 0 0 3 1 16 0 0 0");
+        stat("sdb", "0 0 0 0 0 0 0 0 0 0 0 4 2 8 0 0 0");
+        let sum = DiscardCounts { commands: 7, merged: 3, bytes: Bytes(24 * 512) };
+        assert_eq!(target.counts().unwrap(), Some(sum));
+        host.file("sys/devices/virtual/block/sdb/queue/iostats", "1");
+        assert_eq!(target.counts().unwrap(), Some(sum), "iostats is on");
+        host.file("sys/devices/virtual/block/sdb/queue/iostats", "0");
+        assert_eq!(target.counts().unwrap(), None, "iostats is off on one");
+        host.file("sys/devices/virtual/block/sdb/queue/iostats", "1");
+        stat("sdb", "0 0 0 0 0 0 0 0 0 0 0");
+        assert_eq!(target.counts().unwrap(), None, "a kernel before 4.19");
     }
 
     #[test]

@@ -567,6 +567,217 @@ fn the_working_set_counts_each_unit_once_in_whole_and_partly_touched_pieces() {
 }
 
 #[test]
+fn a_survey_counts_each_record_once_under_what_it_is() {
+    const HOUR: u64 = 3_600_000_000_000;
+    let devices = vec![TraceDevice::default(), TraceDevice::default()];
+    let header = Header { devices, ..Header::default() };
+    let mut writer = format::Writer::new(Vec::new(), &header).unwrap();
+    let request = |kind, first, sectors, sync, latency: Option<u64>| {
+        let plain = input::plain(kind, SectorRange::new(Lba(first), sectors));
+        Event::Request(Request { sync, latency: latency.map(SimDuration), ..plain })
+    };
+    let sectors = |first, sectors| SectorRange::new(Lba(first), sectors);
+    for (at, device, event) in [
+        (5, 0, request(RequestKind::Write, 0, 8, true, Some(100))),
+        (5, 1, request(RequestKind::Write, 8, 16, false, Some(300))),
+        // Too short, and not at the beginning of a unit.
+        (6, 1, request(RequestKind::Write, 64, 4, false, None)),
+        (7, 1, request(RequestKind::Write, 36, 8, true, None)),
+        // Exactly an hour is no jump of the clock, a nanosecond more is one.
+        (7 + HOUR, 0, request(RequestKind::Flush, 0, 0, true, Some(50))),
+        (8 + 2 * HOUR, 0, request(RequestKind::Discard, 800, 8, false, None)),
+        (9 + 2 * HOUR, 0, Event::Freed(sectors(1000, 24))),
+        (9 + 2 * HOUR, 0, Event::Allocated(sectors(2000, 48))),
+        (9 + 2 * HOUR, 0, Event::Committed),
+        (9 + 2 * HOUR, 0, Event::Lost(3)),
+        (10 + 2 * HOUR, 0, Event::Lost(4)),
+    ] {
+        writer.write(&Record { at: SimTime(at), device, event }).unwrap();
+    }
+    let bytes = writer.finish().unwrap();
+    let info = survey(&mut *open(&bytes[..], None).unwrap(), &mut |_| true);
+    assert_eq!(info.ended_early, None);
+    let kind = |name: &str| {
+        let KindFigures { count, bytes, bytes_min, bytes_max, unaligned, sync } = info.requests[name];
+        (count, bytes, bytes_min, bytes_max, unaligned, sync)
+    };
+    assert_eq!(info.requests.keys().collect::<Vec<_>>(), ["discard", "flush", "write"], "kinds that occur");
+    assert_eq!(kind("write"), (4, 36 * 512, 2048, 8192, 2, 2), "count, bytes, least, most, unaligned, sync");
+    assert_eq!(kind("discard"), (1, 4096, 4096, 4096, 0, 0), "count, bytes, least, most, unaligned, sync");
+    assert_eq!((kind("flush").0, kind("flush").1, kind("flush").5), (1, 0, 1), "flushes, bytes, sync");
+    assert_eq!((info.records, info.requests_by_device), (11, vec![3, 3]), "records, requests by device");
+    assert_eq!(info.unknown_latencies, 3, "requests without a latency");
+    assert_eq!((info.freed, info.allocated, info.committed, info.lost_events), (1, 1, 1, 7), "other records");
+    assert_eq!((info.span_ns, info.longest_pause_ns), (5 + 2 * HOUR, HOUR + 1), "span, longest pause");
+    assert_eq!(info.pauses_over_an_hour, 1);
+    // Units 0 and 100 of the first device; 1, 2, 8, and 4 and 5 (half of each) of the second.
+    assert_eq!(info.working_set_bytes, 7 * 4096, "working set");
+    assert_eq!(info.needed_bytes, 2048 * 512, "the end of what was allocated");
+    let write = &info.latency["write"];
+    assert_eq!((info.latency.len(), write.count), (2, 2), "kinds with latencies, writes with one");
+}
+
+#[test]
+fn fields_of_a_line_have_their_places_units_and_limits() {
+    use Format::*;
+    // What is wrong in the second line of each, with its number; the first one is right.
+    for (format, right, wrong, expected) in [
+        (Msr, "1,usr,0,Read,0,4096,9", "x,usr,0,Read,0,4096,9", "line 2: 'x'"),
+        (Msr, "1,usr,0,Read,0,4096,9", "2,usr,0,read ,x,4096,9", "line 2: "),
+        (Msr, "1,usr,0,Read,0,4096,9", "2,usr,0,Write,0,4096,x", "line 2: 'x'"),
+        (Alibaba, "0,R,0,4096,1", "0,X,0,4096,1", "line 2: "),
+        (Alibaba, "0,R,0,4096,1", "0,R,0,y,1", "line 2: 'y'"),
+        (Alibaba, "0,R,0,4096,1", "0,R,0,4096", "line 2: 4 columns"),
+        (Alibaba, "0,R,0,4096,1", "0,R,0,4096,1,9", "line 2: more than 5 columns"),
+        (Tencent, "1,0,8,0,7", "1,0,8,2,7", "line 2: "),
+        (Mqsim, "1 0 0 8 1", "1 0 0 8", "line 2: "),
+        (Spc, "0,8,4096,w,0.5", "0,8,4096,x,0.5", "line 2: "),
+        (Spc, "0,8,4096,w,0.5", "0,8,4096,w,-1", "line 2: "),
+    ] {
+        let (records, _, error) = read_as(Some(format), format!("{right}\n{wrong}\n").as_bytes());
+        let error = error.unwrap_or_else(|| panic!("no error in {wrong}"));
+        assert!(error.starts_with(expected), "{format:?} {wrong}: {error}");
+        assert_eq!(records.len(), 1, "records before the wrong line {wrong}");
+    }
+    // Units and rounding: MSR's ticks of 100 ns, Alibaba's microseconds, Tencent's seconds, SPC's seconds with a point.
+    for (format, text, expected) in [
+        (
+            Msr,
+            "10,a,0,Write,512,513,7\n12,a,0,Read,511,2,0\n",
+            [(0, "write", 1, 2, Some(700)), (200, "read", 0, 2, Some(0))],
+        ),
+        (
+            Alibaba,
+            "3,W,4096,4096,10\n3,R,1023,1,12\n",
+            [(0, "write", 8, 8, None), (2_000, "read", 1, 1, None)],
+        ),
+        (
+            Tencent,
+            "5,16,8,1,3\n6,24,1,0,3\n",
+            [(0, "write", 16, 8, None), (1_000_000_000, "read", 24, 1, None)],
+        ),
+        (Mqsim, "10 0 8 16 0\n11 0 9 1 1\n", [(0, "write", 8, 16, None), (1, "read", 9, 1, None)]),
+        (
+            Spc,
+            "0,8,1024,R,0.5\n0,9,512,W,0.500001\n",
+            [(0, "read", 8, 2, None), (1_000, "write", 9, 1, None)],
+        ),
+    ] {
+        let found: Vec<_> = read_short(Some(format), text.as_bytes()).0;
+        let found: Vec<_> =
+            found.into_iter().map(|(at, _, kind, first, n, latency)| (at, kind, first, n, latency)).collect();
+        assert_eq!(found, expected, "{format:?}: time in ns, kind, sector, sectors, latency in ns");
+    }
+}
+
+/// Records are put in order within a second, to the microsecond.
+#[test]
+fn a_record_may_be_late_by_a_second_and_no_more() {
+    let read = |times: [u64; 3]| {
+        let line = |(offset, at): (u64, u64)| format!("0,W,{},4096,{at}\n", offset * 4096);
+        let text: String = (0..).zip(times).map(line).collect();
+        let (records, _, error) = read_as(Some(Format::Alibaba), text.as_bytes());
+        let brief = |record: &Record| (short(record).0, short(record).3 / 8);
+        (records.iter().map(brief).collect::<Vec<_>>(), error)
+    };
+    // Time in nanoseconds, and which line it was.
+    assert_eq!(
+        read([1_000_000, 2_000_000, 999_999]),
+        (vec![(0, 2), (1_000, 0), (1_000_001_000, 1)], None),
+        "exactly a second"
+    );
+    let (records, error) = read([1_000_000, 2_000_001, 999_999]);
+    assert_eq!(records, [(0, 0), (1_000_001_000, 1)], "a microsecond more");
+    let error = error.unwrap_or_default();
+    assert!(error.starts_with("line 3: a time 0.000001000 s before"), "{error}");
+    // What came at the same time stays in the order of the lines.
+    assert_eq!(read([7, 7, 7]), (vec![(0, 0), (0, 1), (0, 2)], None));
+    assert_eq!(read([7, 8, 7]), (vec![(0, 0), (0, 2), (1_000, 1)], None));
+}
+
+#[test]
+fn numbers_are_read_up_to_their_limits() {
+    for (text, expected) in [
+        ("0", Some(0)),
+        ("+7", Some(7)),
+        ("", None),
+        ("+", None),
+        ("-1", None),
+        ("1a", None),
+        ("1:", None),
+        ("1/", None),
+        ("1234567890123456789x", None),
+        ("18446744073709551615", Some(u64::MAX)),
+        ("18446744073709551616", None),
+        ("99999999999999999999", None),
+        ("000000000000000000000000017", Some(17)),
+    ] {
+        assert_eq!(input::number(text.as_bytes()), expected, "{text}");
+    }
+    for (text, expected) in [
+        ("1", Some(1_000_000_000)),
+        ("0.5", Some(500_000_000)),
+        ("12.000000001", Some(12_000_000_001)),
+        // More than nine digits are cut, not rounded.
+        ("1.0000000019", Some(1_000_000_001)),
+        ("1.", None),
+        (".5", None),
+        ("1.x", None),
+        ("1.5x", None),
+        ("18446744073.709551615", Some(u64::MAX)),
+        ("18446744073.709551616", None),
+        ("18446744074", None),
+    ] {
+        assert_eq!(input::billionths(text.as_bytes()), expected, "{text}");
+    }
+    for (text, expected) in
+        [("0x1F", Some(31)), ("ff", Some(255)), ("", None), ("0x", None), ("fg", None), ("+f", None)]
+    {
+        assert_eq!(input::hexadecimal(text.as_bytes()), expected, "{text}");
+    }
+}
+
+#[test]
+fn bytes_become_the_sectors_that_they_touch_or_fill() {
+    use RequestKind::{Discard, Read, Write};
+    const DRIVE: u64 = 1 << 63;
+    const MOST: u64 = 4 << 30;
+    // Kind, first byte, bytes; first sector and sectors.
+    for (kind, offset, bytes, expected) in [
+        (Write, 0, 512, Some((0, 1))),
+        (Write, 0, 513, Some((0, 2))),
+        (Write, 511, 2, Some((0, 2))),
+        (Read, 512, 0, Some((1, 0))),
+        (Discard, 0, 1024, Some((0, 2))),
+        (Discard, 1, 1023, Some((1, 1))),
+        (Discard, 1, 1022, Some((1, 0))),
+        (Discard, 1, 510, Some((1, 0))),
+        (Read, 0, MOST, Some((0, MOST / 512))),
+        (Read, 0, MOST + 1, None),
+        (Write, 0, MOST + 1, None),
+        (Discard, 0, MOST + 512, Some((0, MOST / 512 + 1))),
+        (Write, DRIVE - 513, 512, Some((DRIVE / 512 - 2, 2))),
+        (Write, DRIVE - 512, 512, None),
+        (Write, u64::MAX, 1, None),
+    ] {
+        let found = input::sectors_of_bytes(kind, offset, bytes).ok();
+        let found = found.map(|range| (range.first.0, range.sectors));
+        assert_eq!(found, expected, "{kind:?} of {bytes} bytes at {offset}");
+    }
+    for (kind, first, count, is_possible) in [
+        (Write, 0, MOST / 512, true),
+        (Write, 0, MOST / 512 + 1, false),
+        (Discard, 0, MOST / 512 + 1, true),
+        (Read, (1 << 54) - 9, 8, true),
+        (Read, (1 << 54) - 8, 8, false),
+        (Read, u64::MAX, 1, false),
+    ] {
+        let found = input::sectors(kind, first, count).is_ok();
+        assert_eq!(found, is_possible, "{kind:?} of {count} sectors at {first}");
+    }
+}
+
+#[test]
 fn a_survey_says_what_is_in_a_trace() {
     let text = "fio version 3 iolog\n0 a write 0 8192\n10 a write 4096 4096\n20 a read 512 512\n4000000000 a trim 0 4096\n";
     let mut source = open(text.as_bytes(), None).unwrap();

@@ -417,3 +417,95 @@ impl<F: Files> Task<'_, F> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn jobs(text: &str) -> Vec<Job> {
+        JobFile::parse(text).unwrap_or_else(|e| panic!("{text}: {e}")).jobs
+    }
+
+    #[test]
+    fn a_rate_says_when_each_operation_can_begin() {
+        for (options, expected) in [
+            // Milliseconds from the start; R, W and T are the directions, S a sync.
+            ("rw=write\nbs=4k\nsize=16k\nrate=4k", "W0 W1000 W2000 W3000"),
+            ("rw=write\nbs=4k\nsize=12k\nrate=8k", "W0 W500 W1000"),
+            ("rw=write\nbs=4k\nsize=12k\nrate_iops=10", "W0 W100 W200"),
+            ("rw=write\nbs=4k\nsize=12k", "W0 W0 W0"),
+            // No sync waits, nor does it count.
+            ("rw=write\nbs=4k\nsize=12k\nfsync=1\nrate_iops=10", "W0 S0 W100 S0 W200"),
+            // Each direction has a rate of its own.
+            ("rw=trimwrite\nbs=4k\nsize=8k\nrate_iops=,10,20", "T0 W0 T50 W100"),
+            ("rw=trimwrite\nbs=4k\nsize=8k\nrate_iops=,,20", "T0 W0 T50 W0"),
+            // A number of operations counts the smallest blocks, but with `bssplit` any.
+            // These draw 4, 4, 8, 8, 4, 8, 16, 4, 4 and 4 KiB, and ten blocks of three sizes (`sequence/tests.rs`).
+            (
+                "rw=randwrite\nbsrange=4k-16k\nsize=64k\nrate_iops=10\nrandseed=0x89",
+                "W0 W100 W200 W400 W600 W700 W900 W1300 W1400 W1500",
+            ),
+            (
+                "rw=randwrite\nbssplit=4k/50:8k/30:16k/20\nsize=64k\nrate_iops=10\nrandseed=0x89",
+                "W0 W100 W200 W300 W400 W500 W600 W700 W800 W900",
+            ),
+        ] {
+            let job = &jobs(&format!("[a]\n{options}"))[0];
+            let mut running = Running::new(job, 1);
+            let mut found = Vec::new();
+            while let Some((io, due)) = running.next(job, 1) {
+                let kind = match io {
+                    Io::Transfer { writes: false, .. } => 'R',
+                    Io::Transfer { .. } => 'W',
+                    Io::Trim { .. } => 'T',
+                    _ => 'S',
+                };
+                found.push(format!("{kind}{}", due.as_nanos() / 1_000_000));
+            }
+            assert_eq!(found.join(" "), expected, "{options}");
+            assert_eq!(running.in_flight as usize, found.len(), "operations taken: {options}");
+        }
+    }
+
+    #[test]
+    fn a_pause_delays_the_next_operation_and_a_stop_ends_all() {
+        let job = &jobs("[a]\nrw=write\nbs=4k\nsize=12k\nrate_iops=10")[0];
+        let mut running = Running::new(job, 1);
+        running.next(job, 1);
+        running.resumes = SimDuration::from_millis(150);
+        assert_eq!(running.next(job, 1).map(|(_, due)| due), Some(SimDuration::from_millis(150)));
+        // The rate's own time is later again.
+        assert_eq!(running.next(job, 1).map(|(_, due)| due), Some(SimDuration::from_millis(200)));
+        let mut stopped = Running::new(job, 1);
+        stopped.is_stopped = true;
+        assert_eq!(stopped.next(job, 1), None);
+    }
+
+    #[test]
+    fn flows_keep_the_ratio_of_their_weights() {
+        let jobs =
+            jobs("[a]\nflow=1\nsize=1m\n[b]\nflow=3\nsize=1m\n[c]\nflow=1\nflow_id=7\nsize=1m\n[d]\nsize=1m");
+        let ahead = |operations: [u64; 4], has_ended: bool| {
+            let mut running: Vec<Running> = jobs.iter().map(|job| Running::new(job, 1)).collect();
+            for (running, operations) in running.iter_mut().zip(operations) {
+                running.operations = operations;
+            }
+            running[1].tasks_left -= u32::from(has_ended);
+            [0, 1, 2, 3].map(|index| is_ahead(&running, &jobs, index))
+        };
+        for (operations, has_ended, expected) in [
+            // Of 1 + 2 + 5 operations, a quarter is 2.
+            ([2, 5, 0, 0], false, [false; 4]),
+            ([3, 5, 0, 0], false, [true, false, false, false]),
+            // Of 1 + 1 + 6, three quarters are 6.
+            ([1, 6, 0, 0], false, [false; 4]),
+            ([1, 7, 0, 0], false, [false, true, false, false]),
+            // Neither a job that is over, nor one of another flow, nor one of none counts.
+            ([100, 0, 0, 0], true, [false; 4]),
+            ([0, 0, 100, 100], false, [false; 4]),
+        ] {
+            let case = format!("operations {operations:?}, b has ended: {has_ended}");
+            assert_eq!(ahead(operations, has_ended), expected, "{case}");
+        }
+    }
+}

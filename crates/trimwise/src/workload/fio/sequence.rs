@@ -802,3 +802,6 @@ impl Iterator for Sequence {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
