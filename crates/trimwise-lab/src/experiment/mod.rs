@@ -17,7 +17,6 @@ mod settling;
 mod verdicts;
 mod verdicts_fs;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use trimwise::compare::cell::CellError;
@@ -155,8 +154,7 @@ impl Experiment {
     }
 }
 
-/// Progress callback: how much is done, of how much.
-pub type Report = Arc<dyn Fn(u64, u64) + Send + Sync>;
+pub use trimwise_study::caller::Report;
 
 /// How to run an experiment.
 pub struct Request {

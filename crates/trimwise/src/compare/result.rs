@@ -63,7 +63,7 @@ pub struct Cell {
 }
 
 /// Properties of the modelled drive that the verdict needs, besides the figures of its runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriveFacts {
     /// Bytes that the host sees.
     pub capacity_bytes: u64,

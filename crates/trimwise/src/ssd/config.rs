@@ -8,7 +8,7 @@ mod mapping;
 mod shrunk;
 mod slc;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::geometry::Geometry;
 pub use mapping::*;
@@ -117,7 +117,7 @@ pub struct NandConfig {
 }
 
 /// Kind of a host interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LinkKind {
     /// Half duplex: data go one way at a time.

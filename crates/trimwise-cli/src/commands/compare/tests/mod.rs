@@ -452,7 +452,7 @@ fn kernel_of(target: &KernelTarget) -> RealKernel {
         size_bytes: 0,
         built: SystemTime::UNIX_EPOCH,
     };
-    RealKernel::of(&image, target).unwrap()
+    guests::real_kernel(&image, target).unwrap()
 }
 
 #[test]
