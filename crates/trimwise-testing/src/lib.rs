@@ -1,6 +1,7 @@
 //! What the tests of several crates share: skipping a test, loop devices, a daemon for one test, and what must hold for
 //! every device.
 
+pub mod command_line;
 pub mod conformance;
 pub mod daemon;
 pub mod fake_host;

@@ -103,6 +103,10 @@ pub fn run(
     if !file_system::needs_laboratory(request, found.as_mut(), (caller, laboratory)) {
         return in_model(request, found.as_ref(), caller, &on_model::run);
     }
+    if request.check.is_some() {
+        // What the model refuses needs no kernel.
+        on_model::Plan::of(&CompareRequest { policies: vec![PolicyId::OFF.to_string()], ..request.clone() })?;
+    }
     let mut advice = laboratory.advise(request, caller)?;
     if let Some(comparison) = &mut advice.comparison
         && let (Some(found), Some(here)) = (found, &mut comparison.here)

@@ -15,6 +15,7 @@ impl Percent {
     /// All of it.
     pub const ALL: Self = Self(10_000);
 
+    /// Returns a share in hundredths of a percent.
     pub const fn hundredths(hundredths: u32) -> Self {
         Self(if hundredths > 10_000 { 10_000 } else { hundredths })
     }

@@ -304,6 +304,10 @@ pub fn run(
     let mut found = StandIn::of(request, &workload)?;
     let is_kernel = matches!(request.target, Target::Kernel(_));
     if is_kernel || file_system::needs_laboratory(request, found.as_mut(), (caller, laboratory)) {
+        if request.check.is_some() {
+            // What the model refuses needs no kernel.
+            on_model::Plan::of(request)?;
+        }
         let mut comparison = laboratory.compare(request, caller)?;
         if let (Some(found), Some(here)) = (found, &mut comparison.here) {
             here.found_again(found);

@@ -163,7 +163,7 @@ pub(crate) fn guest(kernel: &KernelImage) -> Guest {
         linux: kernel.linux.clone(),
         preload: kernel.preload.clone(),
         seccomp: kernel.has_seccomp(),
-        init: env!("CARGO_BIN_EXE_trimwise").into(),
+        init: env!("CARGO_BIN_EXE_trimwise-lab").into(),
         daemon: None,
         memory: Bytes::mib(128),
         limits: Limits::default(),
@@ -255,7 +255,7 @@ fn regression_a_guest_of_an_ordinary_user_cannot_write_to_that_user_s_files() {
     for file in ["linux", "preload.so", "image.json"] {
         fs::copy(kernel.directory.join(file), at("kernels").join(cache).join(file)).unwrap();
     }
-    fs::copy(env!("CARGO_BIN_EXE_trimwise"), at("trimwise")).unwrap();
+    fs::copy(env!("CARGO_BIN_EXE_trimwise-lab"), at("trimwise")).unwrap();
     fs::create_dir(at("home")).unwrap();
     fs::write(at("home/precious"), "text").unwrap();
     let nobody = Some(65534);
@@ -295,7 +295,7 @@ fn a_guest_that_could_write_to_the_host_is_not_started() {
     let script = "echo 0 > /proc/sys/user/max_user_namespaces || exit 77; \
                   exec setpriv --bounding-set=-sys_admin --inh-caps=-sys_admin \"$0\" kernel run 6.1:ext4 -- true";
     let output = Command::new("unshare")
-        .args(["-r", "sh", "-c", script, env!("CARGO_BIN_EXE_trimwise")])
+        .args(["-r", "sh", "-c", script, env!("CARGO_BIN_EXE_trimwise-lab")])
         .stdin(Stdio::null())
         .output()
         .unwrap();
@@ -348,7 +348,7 @@ fn a_mount_that_is_refused_has_the_kernel_s_reason() {
     if image("6.1").is_none() {
         return;
     }
-    let output = Command::new(env!("CARGO_BIN_EXE_trimwise"))
+    let output = Command::new(env!("CARGO_BIN_EXE_trimwise-lab"))
         .args(["kernel", "run", "6.1:ext4:bogus", "--memory", "128", "--", "true"])
         .stdin(Stdio::null())
         .output()

@@ -130,7 +130,7 @@ fn regression_where_the_program_and_its_folder_are_changes_nothing() {
         folder.path().join("a/folder/in/which/names/are/longer/than/the/kernel/keeps/beside/its/entries");
     fs::create_dir_all(&deep).unwrap();
     let copy = deep.join("trimwise");
-    fs::copy(env!("CARGO_BIN_EXE_trimwise"), &copy).unwrap();
+    fs::copy(env!("CARGO_BIN_EXE_trimwise-lab"), &copy).unwrap();
     let mut from_there = Command::new(copy);
     from_there.args(line.split_whitespace()).current_dir(&deep).env("TMPDIR", &deep).env("NO_COLOR", "1");
     assert_eq!(run(from_there), here);
@@ -322,7 +322,7 @@ fn regression_the_figures_of_a_run_are_those_of_its_program() {
     let virtual_ns = result["phases"][0]["duration_ns"].as_u64().unwrap();
     assert!(virtual_ns < 1_000_000_000, "{virtual_ns} ns of virtual time");
     assert_eq!(result["complaints"], serde_json::json!([]));
-    let sum = Command::new("sha256sum").arg(env!("CARGO_BIN_EXE_trimwise")).output().unwrap().stdout;
+    let sum = Command::new("sha256sum").arg(env!("CARGO_BIN_EXE_trimwise-lab")).output().unwrap().stdout;
     let sum = String::from_utf8(sum).unwrap();
     assert_eq!(result["kernel"]["guest_program"], sum.split(' ').next().unwrap());
 }
@@ -356,7 +356,7 @@ fn regression_a_small_dev_shm_that_forbids_programs_is_not_used() {
     let script =
         "mount -t tmpfs -o size=1m,noexec tmpfs /dev/shm || exit 77; exec \"$0\" kernel run 6.1:ext4 -- true";
     let output = Command::new("unshare")
-        .args(["-m", "sh", "-c", script, env!("CARGO_BIN_EXE_trimwise")])
+        .args(["-m", "sh", "-c", script, env!("CARGO_BIN_EXE_trimwise-lab")])
         .stdin(Stdio::null())
         .output()
         .unwrap();

@@ -22,7 +22,7 @@ impl Place {
     }
 
     pub fn command(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_trimwise"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_trimwise-lab"));
         command.arg("device").args(words).arg("--state-dir").arg(self.path("devices")).stdin(Stdio::null());
         command
     }

@@ -10,7 +10,7 @@ use trimwise_uml::job::FileSystem;
 
 /// Returns the command.
 pub fn reproduce(arguments: &str) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_trimwise"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trimwise-lab"));
     command.arg("reproduce").args(arguments.split_whitespace());
     command
 }

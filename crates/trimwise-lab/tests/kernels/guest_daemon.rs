@@ -170,7 +170,7 @@ impl Script {
             linux: kernel.linux.clone(),
             preload: kernel.preload.clone(),
             seccomp: kernel.has_seccomp(),
-            init: env!("CARGO_BIN_EXE_trimwise").into(),
+            init: env!("CARGO_BIN_EXE_trimwise-lab").into(),
             daemon: trimwised(),
             memory: Bytes::mib(256),
             limits: Limits::default(),

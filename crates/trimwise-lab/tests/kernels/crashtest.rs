@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::reproduction::{error, image};
 
 fn crashtest(arguments: &str) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_trimwise"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trimwise-lab"));
     command.arg("crashtest").args(arguments.split_whitespace());
     command.output().unwrap()
 }

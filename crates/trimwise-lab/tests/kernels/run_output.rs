@@ -207,7 +207,7 @@ fn regression_a_full_folder_of_temporary_files_costs_no_output() {
                   TMPDIR=$PWD/small \"$0\" kernel run 6.1:ext4 --memory 128 -- sh -c 'dd if=/dev/zero of=/tmp/run/fill; echo said'; \
                   dd if=/dev/zero of=small/fill; TMPDIR=$PWD/small \"$0\" kernel run 6.1:ext4 -- true";
     fs::create_dir(folder.path().join("small")).unwrap();
-    let program = env!("CARGO_BIN_EXE_trimwise");
+    let program = env!("CARGO_BIN_EXE_trimwise-lab");
     let mut command = Command::new("unshare");
     command.args(["-m", "sh", "-c", script, program]).current_dir(folder.path()).stdin(Stdio::null());
     let output = command.output().unwrap();

@@ -22,7 +22,7 @@ fn is_here() -> bool {
 }
 
 fn trimwise(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_trimwise")).args(arguments).stdin(Stdio::null()).output().unwrap()
+    Command::new(env!("CARGO_BIN_EXE_trimwise-lab")).args(arguments).stdin(Stdio::null()).output().unwrap()
 }
 
 /// The requests of a shell script, in stretches between its pauses of a second.

@@ -66,7 +66,7 @@ impl Machine {
     }
 
     fn command(&self, line: &str) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_trimwise"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_trimwise-lab"));
         command
             .args(line.split_whitespace())
             .current_dir(self.0.path())
