@@ -185,7 +185,8 @@ fn a_stop_is_passed_on_and_what_has_finished_is_shown() {
     // Until the handler is there, a signal would end it.
     let catches = || {
         let status = fs::read_to_string(&status).unwrap_or_default();
-        let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or("0").trim().to_owned();
+        let mask =
+            status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or("0").trim().to_owned();
         u64::from_str_radix(&mask, 16).unwrap_or(0) & 2 != 0
     };
     while !catches() {

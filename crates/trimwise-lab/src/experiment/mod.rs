@@ -239,6 +239,8 @@ fn policies(written: &[&str]) -> Vec<PolicySpec> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     #[test]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use trimwise_cli::laboratory::COMMANDS;
-pub use trimwise_testing::command_line::{refused, said, text};
+pub use trimwise_testing::command_line::*;
 
 /// The program of this crate.
 pub const LABORATORY: &str = env!("CARGO_BIN_EXE_trimwise-lab");

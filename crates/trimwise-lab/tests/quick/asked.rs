@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use trimwise_study::caller::Silent;
 use trimwise_study::compare::CompareRequest;
-use trimwise_study::laboratory::{Answer, Ask, Laboratory as _, Line, Said};
+use trimwise_study::laboratory::{Answer, Ask, Line, Said};
 use trimwise_study::{Versioned, compare};
 
 use crate::common::{LABORATORY, command_in, refused, text};
@@ -24,12 +24,8 @@ fn request() -> CompareRequest {
 
 /// Answers a request as this program does, and returns all that it says.
 fn answered(lines: &[u8]) -> Vec<Said> {
-    let mut child = Command::new(LABORATORY)
-        .arg("answer")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child =
+        Command::new(LABORATORY).arg("answer").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut input = child.stdin.take().unwrap();
     input.write_all(lines).unwrap();
     input.flush().unwrap();
@@ -48,7 +44,10 @@ fn line(line: &Line) -> Vec<u8> {
 #[test]
 fn a_comparison_over_the_channel_is_the_one_of_this_process() {
     let said = answered(&line(&Line::Ask(Box::new(Ask::Compare(request())))));
-    assert!(said.iter().any(|said| matches!(said, Said::Note(text) if text.contains("is skipped"))), "{said:?}");
+    assert!(
+        said.iter().any(|said| matches!(said, Said::Note(text) if text.contains("is skipped"))),
+        "{said:?}"
+    );
     let Some(Said::Answer(Ok(answer))) = said.into_iter().last() else { panic!("no answer") };
     let Answer::Compare(whole) = *answer else { panic!("another answer") };
     let asked = whole.into_comparison().unwrap();
@@ -88,5 +87,9 @@ fn nonsense_is_answered_by_a_failure() {
     let said = answered(b"nonsense\n");
     let [Said::Answer(Err(failure))] = &said[..] else { panic!("{said:?}") };
     assert!(failure.to_string().contains("expected a request of trimwise"), "{failure}");
-    refused(2, &command_in(std::env::temp_dir().as_path(), "kernel nonsense").output().unwrap(), &["nonsense"]);
+    refused(
+        2,
+        &command_in(std::env::temp_dir().as_path(), "kernel nonsense").output().unwrap(),
+        &["nonsense"],
+    );
 }

@@ -122,3 +122,32 @@ fn a_damaged_kernel_is_told_instead_of_one_that_is_not_there() {
     let command = "for XFS itself: `trimwise kernel remove 6.12 && trimwise kernel build --version 6.12`";
     refused(2, &output, &["--fs xfs: ", "6.12-0123456789ab", "image.json", command]);
 }
+
+#[test]
+fn a_kernel_refuses_what_only_others_have() {
+    for (line, words) in [
+        ("compare --target kernel:6.1:ext4 --linux 5.10", "--linux"),
+        ("compare --target kernel:6.1:ext4 --fill", "--fill"),
+        ("compare --target kernel:6.1:ext4 --policy judicious", "expected off"),
+        ("compare --target kernel:6.1:ext4:nodiscard", "--policy"),
+        ("compare --target kernel:6.1:ext2", "ext4, xfs, btrfs, f2fs"),
+    ] {
+        refused(2, &without_kernels(line), &[words]);
+    }
+}
+
+#[test]
+fn a_check_refuses_what_is_no_check_of_the_model() {
+    for (line, words) in [
+        ("compare --check kernel:6.1:xfs", "kernel:VERSION:ext4"),
+        ("compare --check kernel:6.1", "kernel:VERSION:ext4"),
+        ("compare --check 6.1:ext4", "kernel:VERSION:ext4"),
+        ("compare --check kernel:new:ext4", "kernel:VERSION:ext4"),
+        ("compare --check kernel:6.1:ext4:discard", "--policy"),
+        ("compare --check kernel:6.1:ext4 --target kernel:6.1:ext4", "--check does not go with --target"),
+        ("compare --check kernel:6.1:ext4 --target dir:/mnt/x", "--check does not go with --target"),
+        ("compare --check kernel:6.1:ext4 --policy lazy ideal", "this kernel has none of these"),
+    ] {
+        refused(2, &without_kernels(line), &[words]);
+    }
+}

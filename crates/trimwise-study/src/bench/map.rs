@@ -366,7 +366,7 @@ mod tests {
     fn map_of(profile: &str) -> Map {
         let profile = Profile::embedded(profile).unwrap();
         let sim = Sim::new();
-        let ssd = Ssd::new(&crate::fit::sized(&profile.config).unwrap(), 1).unwrap();
+        let ssd = Ssd::new(&crate::bench::sized(&profile.config).unwrap(), 1).unwrap();
         let device = ModelDevice::new(BlockQueue::new(&sim, ssd, QueueConfig::default()), "drive");
         let region = UnitRange::new(Lpn(0), 64 << 8);
         let point = SimDuration::from_millis(100);
@@ -399,7 +399,7 @@ mod tests {
     fn a_drive_without_costs_has_no_map() {
         let profile = Profile::embedded("zero-cost").unwrap();
         let sim = Sim::new();
-        let ssd = Ssd::new(&crate::fit::sized(&profile.config).unwrap(), 1).unwrap();
+        let ssd = Ssd::new(&crate::bench::sized(&profile.config).unwrap(), 1).unwrap();
         let device = ModelDevice::new(BlockQueue::new(&sim, ssd, QueueConfig::default()), "free");
         let region = UnitRange::new(Lpn(0), 64 << 8);
         let point = SimDuration::from_millis(100);

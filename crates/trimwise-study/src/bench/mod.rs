@@ -20,6 +20,7 @@ pub mod map;
 mod result;
 mod settling;
 mod share;
+mod sized;
 mod sizes;
 mod spec;
 mod steady;
@@ -39,6 +40,7 @@ pub use result::{
     Broken, Device, DeviceCounts, Did, Findings, Measured, Results, Settled, Steady, TestResult, TrimTime,
 };
 pub use share::{Part, Percent};
+pub use sized::sized;
 pub use spec::{Direction, Passes, TESTS, Test, TestError};
 
 use trimwise::block::{BlockDevice, BlockError, DeviceFacts, Operation};

@@ -73,7 +73,7 @@ pub struct Contradiction {
 pub fn version(text: &str) -> Result<&str, Failure> {
     let mut parts = text.strip_prefix("kernel:").unwrap_or_default().splitn(3, ':');
     match (parts.next().and_then(|name| name.split('+').next()), parts.next()) {
-        (Some(version), Some("ext4")) if !version.is_empty() => Ok(version),
+        (Some(version), Some("ext4")) if version.starts_with(|c: char| c.is_ascii_digit()) => Ok(version),
         _ => Err(refused(text)),
     }
 }

@@ -23,7 +23,7 @@ fn grid(folder: &Path, rest: &str) -> Result<Grid, Failure> {
         "fio version 3 iolog\n0 a write 0 4096\n10 a read 0 4096\n20 a trim 0 4096\n30 a write 8192 4096\n",
     );
     let rest = rest.replace("DRIVE", &drive).replace("MAIL", &mail).replace("LOG", &log);
-    Grid::parse(&rest, "grid.toml", &SweepRequest::default())
+    Grid::parse(&rest, "grid.toml", &SweepRequest::default(), None)
 }
 
 /// The paths of all figures in a row.

@@ -1,6 +1,8 @@
 //! `trimwise report`: makes the report of saved JSON documents, of one or of two side by side.
 
 pub mod documents;
+#[cfg(test)]
+mod tests;
 
 use std::path::{Path, PathBuf};
 

@@ -34,4 +34,4 @@ fn deliver(destinations: &Destinations, report: &BenchReport) -> Result<String, 
 }
 
 #[cfg(test)]
-mod tests;
+pub mod tests;

@@ -7,6 +7,9 @@ pub mod on_kernel;
 pub mod unfinished;
 pub mod workload;
 
+#[cfg(test)]
+mod tests;
+
 use trimwise::compare::result::Target;
 use trimwise::failure::Failure;
 use trimwise_study::caller::Caller;
