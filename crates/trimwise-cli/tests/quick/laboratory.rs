@@ -197,3 +197,18 @@ fn a_stop_is_passed_on_and_what_has_finished_is_shown() {
     let output = child.wait_with_output().unwrap();
     refused(130, &output, &["stopping with what has finished", "note: stop", "error: interrupted"]);
 }
+
+#[cfg(not(feature = "parquet"))]
+#[test]
+fn a_sweep_without_parquet_says_how_to_get_it_before_any_run() {
+    let place = Place::new();
+    place.write(
+        "grid.toml",
+        "devices = ['sata-small']\npolicies = ['off']\nworkloads = ['append:64KiB:4MiB']\n",
+    );
+    let [grid, out] = ["grid.toml", "out"].map(|name| place.path().join(name).display().to_string());
+    let line = format!("sweep {grid} --out {out}");
+    refused(2, &place.run(&line), &["built without", "--features parquet"]);
+    assert!(!place.path().join("out").exists());
+    said(&place.run(&format!("{line} --dry-run")), &["1 cell"]);
+}

@@ -12,6 +12,7 @@ mod fleet;
 mod laboratory;
 mod runs;
 mod scripts;
+#[cfg(feature = "parquet")]
 mod sweep;
 mod trace;
 mod trim;

@@ -4,10 +4,12 @@
 //! and a killed one loses only the cells that it was in. The data set is made from those files in the order of the
 //! cells. So its bytes depend on nothing but the grid.
 
-mod columns;
+pub mod columns;
 mod folder;
 mod grid;
 pub mod on_kernel;
+#[cfg(feature = "parquet")]
+mod parquet_file;
 #[cfg(test)]
 mod tests;
 
@@ -242,6 +244,8 @@ pub fn run_on(
     if request.is_dry {
         return Ok(Summary::of(&grid, request));
     }
+    // What no run could write is told before the first.
+    file_of(&[])?;
     let folder = Folder::open(&request.out, &grid, false)?;
     grid.workloads().for_each(|workload| workload.tell_notes(caller));
     let stop = caller.stop(OnInterrupt::StopAndShow)?;
@@ -461,7 +465,7 @@ fn write_parts(grid: &Grid, folder: &Folder, summary: &mut Summary) -> Result<()
                 stray = stray.or_else(|| folder.stray_part(part));
             } else {
                 found += rows.len() as u64;
-                let bytes = columns::parquet(&rows).map_err(Failure::run)?;
+                let bytes = file_of(&rows)?;
                 summary.parts.push(folder.write_part(part, &bytes)?);
             }
         }
@@ -473,6 +477,21 @@ fn write_parts(grid: &Grid, folder: &Folder, summary: &mut Summary) -> Result<()
         folder.clean(cells);
     }
     Ok(())
+}
+
+/// Returns rows as a file of the data set.
+#[cfg(feature = "parquet")]
+fn file_of(rows: &[Value]) -> Result<Vec<u8>, Failure> {
+    parquet_file::written(rows).map_err(Failure::run)
+}
+
+/// Refuses to write a data set.
+#[cfg(not(feature = "parquet"))]
+fn file_of(_: &[Value]) -> Result<Vec<u8>, Failure> {
+    Err(Failure::usage(
+        "sweep: the data set is Parquet, which this trimwise was built without; expected `cargo install --path \
+         crates/trimwise-cli --features parquet`, or a package, which has it. `--dry-run` counts the cells without it",
+    ))
 }
 
 /// Scans until the count is the same after a scan as before it; returns what that scan found.
