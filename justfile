@@ -67,7 +67,7 @@ ci:
 
 # format and lint
 tidy:
-    cargo fmt
+    cargo fmt --all
     cargo clippy --workspace --all-targets --all-features -- -D warnings
     cargo clippy --workspace --test '*' --all-features -- -D warnings
 
