@@ -161,7 +161,7 @@ pub fn trimwised() -> Result<PathBuf, Failure> {
         return Ok(daemon);
     }
     Err(Failure::usage(format!(
-        "{}: not found, and the guest runs it; expected trimwised next to trimwise (cargo build --release makes both)",
+        "{}: not found, and the guest runs it; expected trimwised next to trimwise-lab (cargo build --release -p trimwised makes it)",
         daemon.display()
     )))
 }

@@ -70,7 +70,7 @@ impl Candidates {
                     format!("a run of it in a guest takes some {minutes} min; a larger --budget tries it");
                 left_out.push(leave(DAEMON, why));
             } else if guests::trimwised().is_err() {
-                left_out.push(leave(DAEMON, "trimwised is not next to trimwise".to_owned()));
+                left_out.push(leave(DAEMON, "trimwised is not next to trimwise-lab".to_owned()));
             } else {
                 policies.push(daemon);
             }
