@@ -131,6 +131,8 @@ fn a_kernel_refuses_what_only_others_have() {
         ("compare --target kernel:6.1:ext4 --policy judicious", "expected off"),
         ("compare --target kernel:6.1:ext4:nodiscard", "--policy"),
         ("compare --target kernel:6.1:ext2", "ext4, xfs, btrfs, f2fs"),
+        ("compare --days 7 --target kernel:6.1:ext4 --workload append", "it times a single operation"),
+        ("compare --target kernel:6.12:ext4 --policy dm-trim", "kernel:6.12+dm-trim:ext4"),
     ] {
         refused(2, &without_kernels(line), &[words]);
     }
