@@ -343,7 +343,7 @@ impl Laboratory for Beside {
 
     fn sweep(&self, request: &SweepRequest, caller: &dyn Caller) -> Result<Summary, Failure> {
         match Self::ask(Ask::Sweep(request.clone()), caller)? {
-            Answer::Sweep { summary, ended_by, is_out } => Ok(Summary { ended_by, is_out, ..summary }),
+            Answer::Sweep { summary, ended_by, is_out } => Ok(Summary { ended_by, is_out, ..*summary }),
             _ => Err(unasked()),
         }
     }

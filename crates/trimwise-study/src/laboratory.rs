@@ -104,13 +104,13 @@ pub enum Said {
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
     /// Of a comparison.
-    Compare(WholeComparison),
+    Compare(Box<WholeComparison>),
     /// Of an advice.
-    Advise(WholeAdvice),
+    Advise(Box<WholeAdvice>),
     /// Of a grid.
     Sweep {
         /// The document.
-        summary: Summary,
+        summary: Box<Summary>,
         /// See [`Summary::ended_by`].
         ended_by: Option<Failure>,
         /// See [`Summary::is_out`].

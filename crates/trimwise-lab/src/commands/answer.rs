@@ -40,12 +40,12 @@ pub fn run() -> Result<(), Failure> {
 
 fn answered(ask: &Ask, asker: &Asker) -> Result<Answer, Failure> {
     Ok(match ask {
-        Ask::Compare(request) => Answer::Compare(Here.compare(request, asker)?.into()),
-        Ask::Advise(request) => Answer::Advise(Here.advise(request, asker)?.into()),
+        Ask::Compare(request) => Answer::Compare(Box::new(Here.compare(request, asker)?.into())),
+        Ask::Advise(request) => Answer::Advise(Box::new(Here.advise(request, asker)?.into())),
         Ask::Sweep(request) => {
             let mut summary = Here.sweep(request, asker)?;
             let (ended_by, is_out) = (summary.ended_by.take(), summary.is_out);
-            Answer::Sweep { summary, ended_by, is_out }
+            Answer::Sweep { summary: Box::new(summary), ended_by, is_out }
         }
     })
 }
