@@ -10,7 +10,7 @@ compare *ARGUMENTS:
 
 # make the published experiments again
 reproduce *ARGUMENTS='--all':
-    cargo build --release
+    cargo build --release -p trimwise-cli -p trimwise-lab -p trimwised
     cargo run --release -- reproduce {{ARGUMENTS}}
 
 # tier quick: needs nothing; three minutes from an empty target
@@ -35,7 +35,7 @@ stock *ARGUMENTS:
 
 # play the built-in tournament again, and put its table into docs/tournament.md; some minutes
 tournament *ARGUMENTS:
-    cargo build --release
+    cargo build --release -p trimwise-cli -p trimwise-lab -p trimwised
     scripts/make-tournament {{ARGUMENTS}}
 
 # make docs/stacks.md again from what the tier stock measures
@@ -67,7 +67,7 @@ ci:
 
 # format and lint
 tidy:
-    cargo fmt
+    cargo fmt --all
     cargo clippy --workspace --all-targets --all-features -- -D warnings
     cargo clippy --workspace --test '*' --all-features -- -D warnings
 
@@ -77,7 +77,7 @@ bench *ARGUMENTS:
 
 # stripped binaries for packages, with link-time optimisation, in target/dist
 dist:
-    cargo build --profile dist -p trimwise-cli -p trimwised
+    cargo build --profile dist -p trimwise-cli -p trimwise-lab -p trimwised
 
 # the Python package: builds the wheel and tests it in an environment of its own; needs PyPI
 python *ARGUMENTS:
@@ -98,5 +98,5 @@ against-fio *DIRECTORY:
 
 # accept what snapshot tests print now; read the diff before you commit it
 snapshots:
-    INSTA_UPDATE=always cargo test -p trimwise-cli
+    INSTA_UPDATE=always cargo test -p trimwise-cli -p trimwise-lab
     git diff --stat -- '*.snap'

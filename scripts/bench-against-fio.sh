@@ -46,7 +46,7 @@ file=$(mktemp -p "$directory" bench-against-fio.XXXXXX)
 if [ "$ours" = example ]; then
     cargo build --release --quiet --manifest-path benches/Cargo.toml --example raw_write
 else
-    cargo build --release --quiet -p trimwise-cli
+    cargo build --release --quiet -p trimwise-cli -p trimwise-lab
 fi
 
 # Bytes per second of fio's test.

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use trimwise_lab::bench::{Part, Test};
+use trimwise_study::bench::{Part, Test};
 use trimwise::units::{Lpn, UnitRange};
 
 fuzz_target!(|text: &str| {

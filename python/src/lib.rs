@@ -18,9 +18,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use trimwise::policy::Policy;
 use trimwise_cli::embed;
-use trimwise_lab::experiment::Report;
+use trimwise_lab::requests;
 use trimwise::failure::Failure;
-use trimwise_study::caller::{Caller, Silent};
+use trimwise_study::caller::{Caller, Report, Silent};
 use trimwise_study::compare::{CompareRequest, on_model};
 use trimwise_study::doctor::{self, DoctorRequest};
 use trimwise_study::figures::Figures;
@@ -106,25 +106,25 @@ fn answer<R: DeserializeOwned + Send + 'static, A: Serialize + 'static>(
 /// Runs device tests.
 #[pyfunction(name = "bench")]
 fn tested(py: Python<'_>, request: &str) -> PyResult<String> {
-    answer(py, request, trimwise_study::bench::run)
+    answer(py, request, requests::bench::run)
 }
 
 /// Cuts the power in the model.
 #[pyfunction]
 fn crashtest(py: Python<'_>, request: &str) -> PyResult<String> {
-    answer(py, request, trimwise_study::crashtest::run)
+    answer(py, request, requests::crashtest::run)
 }
 
 /// Repeats a published experiment.
 #[pyfunction]
 fn reproduce(py: Python<'_>, request: &str) -> PyResult<String> {
-    answer(py, request, trimwise_study::reproduce::run_one)
+    answer(py, request, requests::reproduce::run_one)
 }
 
 /// Runs the cells of a grid.
 #[pyfunction]
 fn sweep(py: Python<'_>, request: &str) -> PyResult<String> {
-    answer(py, request, trimwise_study::sweep::run)
+    answer(py, request, |request, caller| trimwise_study::sweep::run(request, caller, &requests::Here))
 }
 
 /// Looks at a trace, `[FORMAT:]FILE`.

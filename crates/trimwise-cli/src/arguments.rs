@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use trimwise::units::Bytes;
-use trimwise_lab::bench::Part;
+use trimwise_study::bench::Part;
 
 use trimwise_study::check::{GUEST_S, JOBS};
 use trimwise_study::defaults;

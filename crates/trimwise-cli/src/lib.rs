@@ -3,22 +3,23 @@
 //! The work itself is done by the libraries; this crate holds what needs files and a terminal. [`commands`] has a module
 //! for each command. The command itself is [`main`]; the Python package takes its tables from [`embed`].
 
-mod arguments;
-mod commands;
+pub mod arguments;
+pub mod commands;
 mod conclusion;
 pub mod embed;
-mod figures;
-mod interrupt;
-mod output;
-mod progress;
-mod report;
-mod table;
-mod terminal;
+pub mod figures;
+pub mod interrupt;
+pub mod laboratory;
+pub mod output;
+pub mod progress;
+pub mod report;
+pub mod table;
+pub mod terminal;
 
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::FromArgMatches as _;
 use console::Term;
 use trimwise::failure::Failure;
 
@@ -26,11 +27,21 @@ use crate::commands::CommandLine;
 
 /// Runs the command of this process's arguments, and prints its result.
 pub fn main() -> ExitCode {
-    let command_line = CommandLine::parse(); // exits with code 2 on wrong arguments
+    let words: Vec<_> = std::env::args_os().skip(1).collect();
+    if let Some(command) = laboratory::wanted(&words) {
+        return ended(Err(laboratory::hand_over(&format!("`trimwise {command}`"))));
+    }
+    let matches = commands::whole().get_matches(); // exits with code 2 on wrong arguments
+    let command_line = CommandLine::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     if command_line.quiet {
         output::be_quiet();
     }
-    match commands::run(command_line.command, &terminal::Terminal).and_then(|text| output::print(&text)) {
+    ended(commands::run(command_line.command, &terminal::Terminal))
+}
+
+/// Prints what is left to print, or the error, and returns the exit code.
+pub fn ended(result: Result<String, Failure>) -> ExitCode {
+    match result.and_then(|text| output::print(&text)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             let lines: Vec<String> = failure.to_string().lines().map(table::plain).collect();

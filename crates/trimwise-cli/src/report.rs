@@ -12,7 +12,7 @@ use minijinja::{Environment, HtmlEscape, UndefinedBehavior, Value};
 use serde::Serialize;
 
 use trimwise::failure::Failure;
-use trimwise_lab::plot::Plot;
+use trimwise_study::plot::Plot;
 
 use crate::figures::MINUS;
 use crate::table::plot::{Block, is_tabled};

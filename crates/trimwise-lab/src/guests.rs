@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
-use serde::{Deserialize, Serialize};
 use trimwise::block::Port;
 use trimwise::compare::result::WorkloadFigures;
 use trimwise::profile::Profile;
 use trimwise::units::Bytes;
+pub use trimwise_linux::real_kernel::{AppliedSet, RealKernel};
 use trimwise_linux::sparse_store::SparseStore;
 use trimwise_uml::cell::{KernelCellError, KernelTarget, new_disk};
 use trimwise_uml::disk::{Disk, Mark, TraceEntry};
@@ -95,80 +95,45 @@ pub fn program_hash() -> Result<String, Failure> {
     Ok(HASH.get_or_init(|| hash).clone())
 }
 
-/// A patch set as named in results.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AppliedSet {
-    pub name: String,
-    /// Hash of its patches and their order.
-    pub hash: String,
+/// Returns the kernel of a target, as results name it.
+///
+/// # Errors
+/// If this program's own file cannot be read.
+pub fn real_kernel(image: &KernelImage, target: &KernelTarget) -> Result<RealKernel, Failure> {
+    named_kernel(image, target.file_system.name(), &target.options)
 }
 
-impl AppliedSet {
-    fn of(set: &BuiltSet) -> Self {
-        Self { name: set.name.clone(), hash: set.hash.clone() }
-    }
+/// Returns a kernel with a file system and its mount options, as results name it.
+///
+/// # Errors
+/// If this program's own file cannot be read.
+pub fn named_kernel(image: &KernelImage, file_system: &str, options: &str) -> Result<RealKernel, Failure> {
+    let applied = |set: &BuiltSet| AppliedSet { name: set.name.clone(), hash: set.hash.clone() };
+    Ok(RealKernel {
+        name: image.name.to_string(),
+        release: image.release.clone(),
+        patches: image.patches.iter().map(applied).collect(),
+        source: image.source.clone(),
+        recipe: image.recipe.clone(),
+        file_system: file_system.to_owned(),
+        mount_options: options.to_owned(),
+        guest_program: program_hash()?,
+    })
 }
 
-/// A real kernel in virtual time, as named in results.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RealKernel {
-    /// As in the target: `6.12+ext4-trim`.
-    pub name: String,
-    /// As `uname -r` prints it.
-    pub release: String,
-    /// The package of its source, or another origin.
-    pub source: String,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub patches: Vec<AppliedSet>,
-    /// Hash of patches, configuration and build recipe.
-    pub recipe: String,
-    /// `none` without a file system.
-    pub file_system: String,
-    /// Without those of the policy.
-    pub mount_options: String,
-    /// SHA-256 of the program that is the guest's init and runs workloads. Another program makes another guest.
-    pub guest_program: String,
-}
-
-impl RealKernel {
-    /// Returns the name in tables: the release and, where that is ambiguous, the hash of the ingredients.
-    pub fn title(&self) -> String {
-        images::title(&self.release, &self.recipe)
-    }
-
-    pub fn of(image: &KernelImage, target: &KernelTarget) -> Result<Self, Failure> {
-        Self::with(image, target.file_system.name(), &target.options)
-    }
-
-    pub fn with(image: &KernelImage, file_system: &str, options: &str) -> Result<Self, Failure> {
-        Ok(Self {
-            name: image.name.to_string(),
-            release: image.release.clone(),
-            patches: image.patches.iter().map(AppliedSet::of).collect(),
-            source: image.source.clone(),
-            recipe: image.recipe.clone(),
-            file_system: file_system.to_owned(),
-            mount_options: options.to_owned(),
-            guest_program: program_hash()?,
-        })
-    }
-}
-
+/// A kernel for tests that judge invented figures.
 #[cfg(test)]
-impl RealKernel {
-    /// A kernel for tests that judge invented figures.
-    pub fn invented() -> Self {
-        let text = |text: &str| text.to_owned();
-        Self {
-            name: text("6.12"),
-            patches: Vec::new(),
-            release: text("6.12.1"),
-            source: text("none"),
-            recipe: text("none"),
-            file_system: text("ext4"),
-            mount_options: String::new(),
-            guest_program: text("none"),
-        }
+pub fn invented_kernel() -> RealKernel {
+    let text = |text: &str| text.to_owned();
+    RealKernel {
+        name: text("6.12"),
+        patches: Vec::new(),
+        release: text("6.12.1"),
+        source: text("none"),
+        recipe: text("none"),
+        file_system: text("ext4"),
+        mount_options: String::new(),
+        guest_program: text("none"),
     }
 }
 
@@ -179,7 +144,7 @@ pub fn trimwised() -> Result<PathBuf, Failure> {
         return Ok(daemon);
     }
     Err(Failure::usage(format!(
-        "{}: not found, and the guest runs it; expected trimwised next to trimwise (cargo build --release makes both)",
+        "{}: not found, and the guest runs it; expected trimwised next to trimwise-lab (cargo build --release -p trimwised makes it)",
         daemon.display()
     )))
 }

@@ -3,8 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use serde::{Deserialize, Serialize};
 use trimwise::failure::Failure;
-use trimwise_lab::experiment::Report;
+
+/// Progress callback: how much is done, of how much.
+pub type Report = Arc<dyn Fn(u64, u64) + Send + Sync>;
 
 /// Shows progress and notes to whoever asked, and asks for a stop. The command does so on a terminal, the Python package
 /// in the interpreter.
@@ -48,7 +51,8 @@ pub fn report(progress: &Arc<dyn Progress>, run: usize) -> Report {
 }
 
 /// What an interrupt (Ctrl-C) does to a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum OnInterrupt {
     /// End at once.
     Exit,

@@ -44,11 +44,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::bench::map;
     use crate::caller::Silent;
-    use crate::crashtest::{self, on_kernel, soak};
-    use crate::kernel::run::Plan;
-    use crate::{record, selftest, trim};
+    use crate::{record, trim};
 
     #[test]
     fn the_ends_of_a_range_are_in_it() {
@@ -74,28 +71,9 @@ mod tests {
     #[test]
     fn requests_that_are_read_have_defaults_and_are_refused_beyond_their_ranges() {
         let caller = &Silent::default();
-        let crash = |request| refused(request, |r| crashtest::run(r, caller));
-        assert_eq!(crash(json!({"cuts": 0})), "--cuts 0: expected a value from 1 to 10000000");
-        assert_eq!(crash(json!({"cuts": 9, "run": 1})), "--cuts and --run: expected only one of them");
-        let target = "kernel:6.12:ext4";
-        let crash = |request| refused(request, |r| on_kernel::run(r, caller));
-        assert!(crash(json!({"target": target, "cut": 1, "run": 1})).contains("--cut and --run"));
-        assert!(crash(json!({"target": target, "max_wall_s": 0})).starts_with("--max-wall 0: expected"));
-        let soak = json!({"target": "6.12:ext4", "duration": {"secs": 1, "nanos": 0}});
-        assert!(refused(soak, |r| soak::run(r, caller)).contains("expected kernel:VERSION:FS"));
-        let program = |more: &str, value: u64| {
-            let request = json!({"target": "6.12:ext4", "command": ["true"], more: value});
-            refused(request, |r| Plan::of(r).map(drop))
-        };
-        assert_eq!(program("aged_percent", 101), "--aged 101: expected a value from 0 to 100");
-        assert!(program("memory_mib", 1).starts_with("--memory 1: expected"));
         let trim = json!({"mount": "/", "groups": 1, "slice": 4096});
         assert!(refused(trim, |r| trim::run(r, caller)).contains("--groups and --slice"));
         let record = json!({"target": "/", "out": "/no/such/trace", "max_size": 1});
         assert!(refused(record, |r| record::run(r, caller)).starts_with("--max-size 1 B: expected"));
-        let map = json!({"target": "sata-small", "point_s": 3601});
-        assert!(refused(map, |r| map::run(r, caller)).starts_with("--point 3601: expected"));
-        let tests = json!({"ops": 1, "jobs": 0});
-        assert!(refused(tests, |r| selftest::run(r, caller)).starts_with("--jobs 0: expected"));
     }
 }

@@ -65,6 +65,6 @@ pub const MEMORIES_MIB: RangeInclusive<u64> = MEMORY_MIB_MIN..=MEMORY_MIB_MAX;
 pub const CUTS: u64 = 1000;
 
 /// [`SEED`], for requests that are read.
-pub(crate) const fn seed() -> u64 {
+pub const fn seed() -> u64 {
     SEED
 }

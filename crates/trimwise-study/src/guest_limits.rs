@@ -1,10 +1,7 @@
 //! When a guest in virtual time is ended.
 
-use std::time::Duration;
-
 use serde::{Deserialize, Serialize};
 use trimwise::failure::Failure;
-use trimwise_uml::machine::Limits;
 
 use crate::check::{GUEST_S, within};
 
@@ -35,16 +32,5 @@ impl GuestLimits {
     pub fn check(&self) -> Result<(), Failure> {
         within("--max-silence", self.max_silence_s, &GUEST_S)?;
         within("--max-wall", self.max_wall_s, &GUEST_S)
-    }
-
-    /// Returns the limits, with defaults for those not given.
-    pub fn limits(&self) -> Limits {
-        let default = Limits::default();
-        let or = |given: Option<u64>, default| given.map_or(default, Duration::from_secs);
-        Limits {
-            silence: or(self.max_silence_s, default.silence),
-            wall: or(self.max_wall_s, default.wall),
-            ..default
-        }
     }
 }

@@ -11,35 +11,31 @@ pub mod as_text;
 pub mod bench;
 pub mod caller;
 pub mod check;
+pub mod clock;
 pub mod command_text;
 pub mod compare;
 pub mod conclusion;
-pub mod crashtest;
 pub mod daemon;
 pub mod defaults;
-pub mod device;
 pub mod devices;
 pub mod doctor;
 pub mod figures;
 pub mod findings;
-pub mod fit;
 pub mod fleet;
 pub mod guest_limits;
 pub mod import;
 pub mod input;
 pub mod jobs;
-pub mod kernel;
+pub mod laboratory;
 pub mod place;
+pub mod plot;
 pub mod policies;
 pub mod programs;
 pub mod real_target;
 pub mod record;
 pub mod replay;
-pub mod reproduce;
-pub mod selftest;
 pub mod stand_in;
 pub mod sweep;
-pub mod tournament;
 pub mod trace;
 pub mod trace_file;
 pub mod trim;
@@ -47,6 +43,9 @@ pub mod verify;
 pub mod workloads;
 
 use serde::Serialize;
+
+/// The code of the model, with its hash.
+pub const MODEL: &str = env!("TRIMWISE_MODEL");
 
 /// The schema number of JSON documents: it grows when a key is removed or changes its meaning, not when one is added.
 pub const SCHEMA: u32 = 1;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::caller::Report;
 use trimwise::compare::result::Cell;
 use trimwise::failure::Failure;
 use trimwise::replay::{
@@ -13,7 +14,6 @@ use trimwise::replay::{
 };
 use trimwise::trace::{self, Event, Format, Record, RequestKind, Source};
 use trimwise::units::{Bytes, UnitRange};
-use trimwise_lab::experiment::Report;
 use trimwise_linux::trace_file;
 
 /// What `--workload` begins with for a trace.

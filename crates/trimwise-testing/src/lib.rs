@@ -1,6 +1,7 @@
 //! Shared by the tests of several crates: skipping a test, loop devices, a daemon for one test, and a test for every
 //! device.
 
+pub mod command_line;
 pub mod conformance;
 pub mod daemon;
 pub mod fake_host;

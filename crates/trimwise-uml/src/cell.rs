@@ -35,6 +35,7 @@ use crate::job::{
     DAEMON_FOLDER, FileSystem, Guest, Job, JobError, MOUNT_POINT, Outcome, Part, ProgramEnd, Said, Step,
     StepReport,
 };
+use trimwise_linux::program_end::expect_success;
 use trimwise_linux::sparse_store::SparseStore;
 
 /// A kernel, a file system and its mount options: `6.1:ext4`, `5.10:btrfs:compress=zstd,noatime`,
@@ -422,17 +423,6 @@ pub fn settling() -> Step {
 /// Returns the steps that fill a file system, empty it to this share, and let the drive rest.
 pub fn ageing(utilization_percent: u8, seed: u64) -> [Step; 2] {
     [Step::Age { utilization_percent: utilization_percent.into(), seed }, settling()]
-}
-
-/// Checks that a program succeeded. The error is a sentence with its exit status and its last lines of output.
-pub fn expect_success(command: &[String], end: &ProgramEnd) -> Result<(), String> {
-    const LINES: usize = 10;
-    let Some(how) = end.failure() else { return Ok(()) };
-    let said = [&end.errors, &end.output].map(Said::text);
-    let said = said.iter().find(|text| !text.trim().is_empty()).map_or("", |text| text.trim_end());
-    let lines: Vec<&str> = said.lines().collect();
-    let last = lines[lines.len().saturating_sub(LINES)..].iter().map(|line| format!("\n  {line}"));
-    Err(format!("{}: {how}{}", command.join(" "), last.collect::<String>()))
 }
 
 impl KernelCell<'_> {
@@ -924,21 +914,6 @@ mod tests {
         disk = disk_over(ones, &Profile::embedded("sata-small").unwrap(), 1, false).unwrap();
         let free = [(100, 2 * UNIT_BYTES), (4 * UNIT_BYTES, 8 * UNIT_BYTES)];
         assert_eq!(stale_units(disk.into_parts().0.drive().ssd(), &free), 1 + 4);
-    }
-
-    #[test]
-    fn a_program_that_failed_is_named_with_how_it_ended_and_its_last_lines() {
-        let said = |text: &str| Said(text.as_bytes().to_vec());
-        let ended = |code, signal, errors: &str| {
-            let end =
-                ProgramEnd { code, signal, output: said("out\n"), errors: said(errors), killed_processes: 0 };
-            expect_success(&["make".to_owned(), "all".to_owned()], &end)
-        };
-        assert_eq!(ended(Some(0), None, "a warning"), Ok(()));
-        assert_eq!(ended(Some(2), None, " \n").unwrap_err(), "make all: exit code 2\n  out");
-        let lines: Vec<String> = (1..=12).map(|line| line.to_string()).collect();
-        let expected = format!("make all: ended by signal 9 (SIGKILL)\n  {}", lines[2..].join("\n  "));
-        assert_eq!(ended(None, Some(9), &lines.join("\n")).unwrap_err(), expected);
     }
 
     #[test]

@@ -545,11 +545,6 @@ fn is_recipe(text: &str) -> bool {
     text.len() == 2 * RECIPE_BYTES && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// Returns the name of a kernel in tables: its release and, if anything was added to it, the hash of its ingredients.
-pub fn title(release: &str, recipe: &str) -> String {
-    if release.contains('+') { format!("{release} ({recipe})") } else { release.to_owned() }
-}
-
 fn folder(name: &KernelName, recipe: &str) -> String {
     format!("{name}-{recipe}")
 }

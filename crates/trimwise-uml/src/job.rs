@@ -9,22 +9,17 @@ mod boot;
 mod folder;
 mod run;
 
-use std::borrow::Cow;
-use std::os::unix::process::ExitStatusExt as _;
-use std::path::Path;
-use std::process::ExitStatus;
-use std::str::FromStr;
-
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use trimwise::compare::result::Cell;
-use trimwise::units::{Bytes, SimDuration};
+use trimwise::units::SimDuration;
 use trimwise::workload::tagged::bytes::Run;
 use trimwise::workload::tagged::{Logged, Plan};
 use trimwise::workload::week::{Week, WeekDone};
 
-use crate::machine::SEARCH_PATH;
 pub use boot::BootOptions;
 pub use run::{Guest, JobError, JobReport};
+pub use trimwise_linux::file_system::{FileSystem, check_program};
+pub use trimwise_linux::program_end::{ProgramEnd, Said};
 
 pub(super) const JOB_FILE: &str = "job.json";
 /// The hidden command by which the program is the guest's init.
@@ -44,78 +39,6 @@ pub(crate) const SECOND_DISK: &str = "TRIMWISE_DISK";
 pub const INIT_BYTES: u64 = 40 << 20;
 /// Folder of the daemon's files in a guest, all in its memory: `config.toml`, and the folders `state` and `run`.
 pub const DAEMON_FOLDER: &str = "/tmp/trimwise";
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum FileSystem {
-    Ext4,
-    Xfs,
-    Btrfs,
-    F2fs,
-}
-
-impl FileSystem {
-    pub const ALL: [Self; 4] = [Self::Ext4, Self::Xfs, Self::Btrfs, Self::F2fs];
-
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Ext4 => "ext4",
-            Self::Xfs => "xfs",
-            Self::Btrfs => "btrfs",
-            Self::F2fs => "f2fs",
-        }
-    }
-
-    /// Returns the program that makes this file system, and its Debian package.
-    pub const fn mkfs(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Ext4 => ("mkfs.ext4", "e2fsprogs"),
-            Self::Xfs => ("mkfs.xfs", "xfsprogs"),
-            Self::Btrfs => ("mkfs.btrfs", "btrfs-progs"),
-            Self::F2fs => ("mkfs.f2fs", "f2fs-tools"),
-        }
-    }
-
-    /// Checks that a guest will find the program that makes this file system. The error names the program and its
-    /// Debian package.
-    pub fn check_mkfs(self) -> Result<(), String> {
-        self.check_mkfs_in(SEARCH_PATH)
-    }
-
-    fn check_mkfs_in(self, folders: &str) -> Result<(), String> {
-        check_program(self.mkfs(), folders, &format!("but a guest needs it to make {}", self.name()))
-    }
-
-    pub const fn least(self) -> Bytes {
-        match self {
-            Self::Ext4 => Bytes::mib(16),
-            Self::Xfs => Bytes::mib(300),
-            Self::Btrfs => Bytes::mib(128),
-            Self::F2fs => Bytes::mib(128),
-        }
-    }
-}
-
-/// Checks that a program is in one of these folders, which are separated by colons. The error names the program and its
-/// Debian package, and ends with `why`.
-pub fn check_program((program, package): (&str, &str), folders: &str, why: &str) -> Result<(), String> {
-    if folders.split(':').any(|folder| Path::new(folder).join(program).is_file()) {
-        return Ok(());
-    }
-    Err(format!("{program} is not in {folders}, {why}; to install it: apt-get install {package}"))
-}
-
-impl FromStr for FileSystem {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let names = Self::ALL.map(Self::name).join(", ");
-        let found = Self::ALL.into_iter().find(|fs| fs.name() == text);
-        found.ok_or_else(|| {
-            format!("'{text}' is not a file system that a guest can make; expected one of {names}")
-        })
-    }
-}
 
 /// One step of a guest. Paths are relative to the root of the mounted file system.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -357,68 +280,7 @@ pub struct FoundFile {
     pub error: Option<String>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ProgramEnd {
-    /// `None` if a signal ended the program.
-    pub code: Option<i32>,
-    pub signal: Option<i32>,
-    pub output: Said,
-    pub errors: Said,
-    /// Processes that the program had left running, and that were killed.
-    pub killed_processes: u32,
-}
-
-impl ProgramEnd {
-    pub fn failure(&self) -> Option<String> {
-        // As std writes it: `9 (SIGKILL)`.
-        let named = |signal| ExitStatus::from_raw(signal).to_string().replacen("signal: ", "", 1);
-        match (self.code, self.signal) {
-            (Some(0), _) => None,
-            (Some(code @ 129..=192), _) => {
-                Some(format!("exit code {code}, by which a shell reports signal {}", named(code - 128)))
-            }
-            (Some(code), _) => Some(format!("exit code {code}")),
-            (None, signal) => Some(format!("ended by signal {}", named(signal.unwrap_or(0)))),
-        }
-    }
-}
-
-/// Input or output of a program: bytes, usually text. In JSON it is a string, or an array of bytes if it is not UTF-8.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(from = "Written")]
-pub struct Said(pub Vec<u8>);
-
-impl Said {
-    pub fn text(&self) -> Cow<'_, str> {
-        String::from_utf8_lossy(&self.0)
-    }
-}
-
-impl Serialize for Said {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match std::str::from_utf8(&self.0) {
-            Ok(text) => serializer.serialize_str(text),
-            Err(_) => self.0.serialize(serializer),
-        }
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Written {
-    Text(String),
-    Bytes(Vec<u8>),
-}
-
-impl From<Written> for Said {
-    fn from(written: Written) -> Self {
-        match written {
-            Written::Text(text) => Self(text.into_bytes()),
-            Written::Bytes(bytes) => Self(bytes),
-        }
-    }
-}
-
+/// Times and result of one step.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StepReport {
     /// Start of the step, in nanoseconds since the guest booted.
@@ -493,42 +355,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_that_are_no_text_pass_through_json_whole() {
-        for (bytes, json) in
-            [(&b"text\n"[..], r#""text\n""#), (&[0xff, 0, 0x61], "[255,0,97]"), (b"", r#""""#)]
-        {
-            let said = Said(bytes.to_vec());
-            assert_eq!(serde_json::to_string(&said).unwrap(), json);
-            assert_eq!(serde_json::from_str::<Said>(json).unwrap(), said);
-        }
-    }
-
-    #[test]
-    fn a_failure_names_the_signal() {
-        let failure = |code, signal| ProgramEnd { code, signal, ..ProgramEnd::default() }.failure();
-        assert_eq!(failure(Some(0), None), None);
-        assert_eq!(failure(Some(1), None).unwrap(), "exit code 1");
-        assert_eq!(
-            failure(Some(137), None).unwrap(),
-            "exit code 137, by which a shell reports signal 9 (SIGKILL)"
-        );
-        assert_eq!(failure(Some(255), None).unwrap(), "exit code 255");
-        assert_eq!(failure(None, Some(11)).unwrap(), "ended by signal 11 (SIGSEGV)");
-    }
-
-    #[test]
     fn a_step_lasts_from_its_begin_to_its_end() {
         let report = StepReport { begin_ns: 5, end_ns: 9, outcome: Outcome::Done };
         assert_eq!(report.duration(), SimDuration(4));
-    }
-
-    #[test]
-    fn a_missing_program_is_named_with_its_package() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().display().to_string();
-        let error = FileSystem::F2fs.check_mkfs_in(&path).unwrap_err();
-        assert!(error.contains("mkfs.f2fs") && error.ends_with("apt-get install f2fs-tools"), "{error}");
-        std::fs::write(folder.path().join("mkfs.f2fs"), "").unwrap();
-        assert_eq!(FileSystem::F2fs.check_mkfs_in(&path), Ok(()));
     }
 }

@@ -44,7 +44,7 @@ use trimwise_linux::ioctl::child::{die_with_parent, with_the_host_read_only, wit
 /// Interval at which this process checks on a kernel: its limits, its output and, if it is silent, whether it lives.
 const STEP: Duration = Duration::from_millis(50);
 
-pub const SEARCH_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+pub use trimwise_linux::file_system::SEARCH_PATH;
 
 /// Name of the file that holds the guest's memory, which the kernel maps. It is on a file system in memory, mounted in
 /// the run's folder for this kernel alone: `/dev/shm` can be small, or forbid executable mappings.

@@ -3,8 +3,11 @@
 use std::any::Any;
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// A message for the user.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Failure {
     /// The command line or a file given is wrong, and nothing was run.
     Usage(String),

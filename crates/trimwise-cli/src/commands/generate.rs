@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::builder::PossibleValuesParser;
-use clap::{Args, CommandFactory as _, Subcommand};
+use clap::{Args, Subcommand};
 use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
@@ -12,9 +12,9 @@ use trimwise::failure::Failure;
 use trimwise::policy::PolicySpec;
 use trimwise::profile::Profile;
 use trimwise::workload::apps;
-use trimwise_lab::experiment;
 
-use super::CommandLine;
+use super::whole;
+use crate::laboratory::{self, COMMANDS};
 use crate::output;
 
 /// Arguments of `generate`.
@@ -48,18 +48,35 @@ pub enum What {
     },
 }
 
-/// Runs the command and returns what to print.
+/// Runs the command and returns what to print. The laboratory, if it is there, makes all: it knows its own commands too.
 pub fn run(arguments: &GenerateArguments) -> Result<String, Failure> {
+    if laboratory::is_there()? {
+        return Err(laboratory::hand_over("`trimwise generate`"));
+    }
+    run_with(arguments, &whole(), &COMMANDS.map(|(name, _)| name), &[])
+}
+
+/// Makes pages or completions of a whole command, without pages of `left_out`; `experiments` can be completed.
+///
+/// # Errors
+///
+/// If they cannot be written.
+pub fn run_with(
+    arguments: &GenerateArguments,
+    whole: &clap::Command,
+    left_out: &[&str],
+    experiments: &[&str],
+) -> Result<String, Failure> {
     match &arguments.what {
         What::Man { directory } => {
             trimwise_study::place::check_directory("generate man", directory)?;
-            let pages = man_pages(directory)?;
+            let pages = man_pages(whole, left_out, directory)?;
             Ok(format!("{pages} man pages in {}\n", directory.display()))
         }
         What::Completions { shell } => {
             let shell: Shell = shell.parse().map_err(Failure::usage)?;
             let mut script = Vec::new();
-            clap_complete::generate(shell, &mut for_completion(), "trimwise", &mut script);
+            clap_complete::generate(shell, &mut for_completion(whole, experiments), "trimwise", &mut script);
             // A script is no text: its lines stay as they are.
             output::print_always(script).map(|()| String::new())
         }
@@ -67,21 +84,22 @@ pub fn run(arguments: &GenerateArguments) -> Result<String, Failure> {
 }
 
 /// Writes the pages of the whole command and of each of its commands; returns how many.
-fn man_pages(directory: &Path) -> Result<usize, Failure> {
-    fn write(command: &clap::Command, directory: &Path) -> Result<usize, Failure> {
+fn man_pages(whole: &clap::Command, left_out: &[&str], directory: &Path) -> Result<usize, Failure> {
+    fn write(command: &clap::Command, left_out: &[&str], directory: &Path) -> Result<usize, Failure> {
         let page = Man::new(command.clone());
         let path = directory.join(page.get_filename());
         man_page(&page, command).and_then(|text| fs::write(&path, text)).map_err(failed(&path))?;
-        let visible = command.get_subcommands().filter(|c| !c.is_hide_set());
-        visible.map(|c| write(c, directory)).sum::<Result<usize, Failure>>().map(|below| below + 1)
+        let visible =
+            command.get_subcommands().filter(|c| !c.is_hide_set() && !left_out.contains(&c.get_name()));
+        visible.map(|c| write(c, &[], directory)).sum::<Result<usize, Failure>>().map(|below| below + 1)
     }
     fn failed(path: &Path) -> impl Fn(std::io::Error) -> Failure {
         move |e| Failure::run(format!("generate man: {}: {e}", path.display()))
     }
     fs::create_dir_all(directory).map_err(failed(directory))?;
-    let mut command = CommandLine::command().disable_help_subcommand(true);
+    let mut command = whole.clone().disable_help_subcommand(true);
     command.build();
-    write(&command, directory)
+    write(&command, left_out, directory)
 }
 
 /// As [`Man::render`], but the text below the options keeps its lines, as examples need.
@@ -105,16 +123,17 @@ fn man_page(page: &Man, command: &clap::Command) -> std::io::Result<Vec<u8>> {
 }
 
 /// The command as its completions know it: what is hidden is not offered, and names are.
-fn for_completion() -> clap::Command {
-    let whole = CommandLine::command();
+fn for_completion(whole: &clap::Command, experiments: &[&str]) -> clap::Command {
     let shown = whole.get_subcommands().filter(|c| !c.is_hide_set());
     let command = clap::Command::new("trimwise").version(trimwise::VERSION).propagate_version(true);
-    command.args(whole.get_arguments()).subcommands(shown.cloned().map(with_names))
+    command
+        .args(whole.get_arguments())
+        .subcommands(shown.cloned().map(|command| with_names(command, experiments)))
 }
 
 /// The same command, whose arguments that take a name know all built-in ones. Only for completion: files would no longer
 /// be accepted.
-fn with_names(command: clap::Command) -> clap::Command {
+fn with_names(command: clap::Command, experiments: &[&str]) -> clap::Command {
     let command = command.mut_args(|argument| {
         let value =
             argument.get_value_names().and_then(|names| names.first()).map_or("", |name| name.as_str());
@@ -122,10 +141,10 @@ fn with_names(command: clap::Command) -> clap::Command {
             (_, "NAME|FILE") => Profile::embedded_names().map(String::from).collect(),
             ("policies", _) => PolicySpec::examples().iter().map(ToString::to_string).collect(),
             ("workload", _) => apps::ALL.iter().map(|w| w.name.to_string()).collect(),
-            ("name", "EXPERIMENT") => experiment::ALL.iter().map(|e| e.name.to_string()).collect(),
+            ("name", "EXPERIMENT") => experiments.iter().map(ToString::to_string).collect(),
             _ => return argument,
         };
         argument.value_parser(PossibleValuesParser::new(names))
     });
-    command.mut_subcommands(with_names)
+    command.mut_subcommands(|command| with_names(command, experiments))
 }

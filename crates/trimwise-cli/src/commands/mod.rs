@@ -1,56 +1,40 @@
 //! The commands. Each module holds one whole: its arguments, how it runs, its JSON, its text and its report.
 
-pub mod advise;
-pub mod bench;
-pub mod compare;
-pub mod crashtest;
-pub mod daemon;
-pub mod device;
-pub mod devices;
-pub mod doctor;
-pub mod fit;
-pub mod fleet;
+mod advise;
+pub(crate) mod compare;
+mod daemon;
+mod devices;
+mod doctor;
+mod fleet;
 pub mod generate;
-pub mod kernel;
-pub mod policies;
-pub mod record;
-pub mod replay;
+mod policies;
+mod record;
+mod replay;
 pub mod report;
-pub mod reproduce;
-pub mod selftest;
-pub mod sweep;
-pub mod tournament;
-pub mod trace;
-pub mod trim;
+mod sweep;
+mod trace;
+mod trim;
 pub mod verify;
-pub mod workloads;
+mod workloads;
 
 use clap::builder::Styles;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 use trimwise::failure::Failure;
 
 use advise::arguments::AdviseArguments;
-use bench::arguments::BenchArguments;
 use compare::arguments::CompareArguments;
-use crashtest::arguments::CrashtestArguments;
 use daemon::arguments::{
     ConfigArguments, ExplainArguments, HistoryArguments, PauseArguments, StatusArguments,
 };
-use device::arguments::DeviceArguments;
 use devices::arguments::DevicesArguments;
 use doctor::arguments::DoctorArguments;
-use fit::arguments::FitArguments;
 use fleet::FleetArguments;
 use generate::GenerateArguments;
-use kernel::arguments::KernelArguments;
 use policies::PoliciesArguments;
 use record::arguments::RecordArguments;
 use replay::ReplayArguments;
 use report::ReportArguments;
-use reproduce::arguments::ReproduceArguments;
-use selftest::arguments::SelftestArguments;
 use sweep::arguments::SweepArguments;
-use tournament::arguments::TournamentArguments;
 use trace::arguments::TraceArguments;
 use trim::arguments::TrimArguments;
 use verify::arguments::VerifyArguments;
@@ -58,6 +42,7 @@ use workloads::WorkloadsArguments;
 
 use trimwise_study::caller::Caller;
 
+use crate::laboratory::COMMANDS;
 use crate::table::described;
 
 /// The whole command line.
@@ -114,7 +99,9 @@ fn help_template() -> String {
     // Not `CommandLine`, whose help this is.
     let command = Command::augment_subcommands(clap::Command::new("trimwise"));
     let about = |name: &str| {
-        command.find_subcommand(name).and_then(clap::Command::get_about).map(ToString::to_string)
+        let of_laboratory = COMMANDS.iter().find(|(command, _)| *command == name);
+        let own = command.find_subcommand(name).and_then(clap::Command::get_about);
+        own.map(ToString::to_string).or_else(|| Some(of_laboratory?.1.to_owned()))
     };
     let longest = GROUPS.iter().flat_map(|(_, names)| *names).map(|name| name.len()).max().unwrap_or(0);
     let group = |title: &str, entries: &[(&str, String)]| {
@@ -135,6 +122,11 @@ fn help_template() -> String {
     )
 }
 
+/// Returns the whole command line, with the commands of the laboratory as names with what they do.
+pub fn whole() -> clap::Command {
+    CommandLine::command().subcommands(COMMANDS.map(|(name, about)| clap::Command::new(name).about(about)))
+}
+
 /// What trimwise can do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -142,20 +134,10 @@ pub enum Command {
     Compare(CompareArguments),
     /// Run a grid of devices, policies and workloads into one data set
     Sweep(SweepArguments),
-    /// Rank policies, and your own, over many weeks and drives
-    Tournament(TournamentArguments),
     /// Search for the best policy and its settings, and say what to set
     Advise(AdviseArguments),
-    /// Repeat a published experiment and show its figures next to ours
-    Reproduce(ReproduceArguments),
     /// Make an HTML report from saved JSON: one run, or two side by side
     Report(ReportArguments),
-    /// Cut the power at many points and check that no policy loses data
-    Crashtest(CrashtestArguments),
-    /// Test a drive: fill, random writes, HD Tach, ATTO, TRIM and others
-    Bench(BenchArguments),
-    /// Measure a drive for half a minute and write a profile of it
-    Fit(FitArguments),
     /// Find out whether a drive honours TRIM and gets its speed back
     Verify(VerifyArguments),
     /// Show what is in a block trace, or convert it
@@ -182,25 +164,12 @@ pub enum Command {
     Config(ConfigArguments),
     /// Check that TRIM is on and reaches the drive; else say what to do
     Doctor(DoctorArguments),
-    /// Attach modelled drives to this host as block devices, or serve NBD
-    Device(DeviceArguments),
-    /// The init process of a guest in virtual time
-    #[command(hide = true)]
-    GuestInit {
-        /// Options that the kernel does not know; it passes them to init
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        unknown: Vec<String>,
-    },
-    /// Build Linux kernels, and run programs on them in virtual time
-    Kernel(KernelArguments),
     /// List the built-in SSD profiles, or show one with all its sources
     Devices(DevicesArguments),
     /// List the terms of TRIM policies, with examples
     Policies(PoliciesArguments),
     /// List the named workloads, their parameters and the shapes of a day
     Workloads(WorkloadsArguments),
-    /// Check the device models against a flat array under random commands
-    Selftest(SelftestArguments),
     /// Make man pages and shell completions
     Generate(GenerateArguments),
 }
@@ -210,22 +179,15 @@ pub fn run(command: Command, caller: &dyn Caller) -> Result<String, Failure> {
     match command {
         Command::Compare(arguments) => compare::run(&arguments, caller),
         Command::Sweep(arguments) => sweep::run(&arguments, caller),
-        Command::Tournament(arguments) => tournament::run(&arguments, caller),
         Command::Advise(arguments) => advise::run(&arguments, caller),
-        Command::Reproduce(arguments) => reproduce::run(&arguments, caller),
         Command::Report(arguments) => report::run(&arguments),
-        Command::Crashtest(arguments) => crashtest::run(&arguments, caller),
-        Command::Bench(arguments) => bench::run(&arguments, caller),
-        Command::Fit(arguments) => fit::run(&arguments, caller),
         Command::Verify(arguments) => verify::run(&arguments, caller),
         Command::Trace(arguments) => trace::run(&arguments.command, caller),
         Command::Replay(arguments) => replay::run(&arguments, caller),
         Command::Trim(arguments) => trim::run(&arguments, caller),
         Command::Record(arguments) => record::run(&arguments, caller),
-        Command::Kernel(arguments) => kernel::run(&arguments.command, caller),
         Command::Policies(arguments) => policies::run(&arguments),
         Command::Workloads(arguments) => workloads::run(&arguments),
-        Command::Selftest(arguments) => selftest::run(&arguments, caller),
         Command::Status(arguments) => daemon::status(&arguments),
         Command::Explain(arguments) => daemon::explain(&arguments),
         Command::History(arguments) => daemon::history(&arguments),
@@ -233,33 +195,27 @@ pub fn run(command: Command, caller: &dyn Caller) -> Result<String, Failure> {
         Command::Resume(arguments) => daemon::pause(&arguments, false),
         Command::Config(arguments) => daemon::config(&arguments.command),
         Command::Doctor(arguments) => doctor::run(&arguments),
-        Command::Device(arguments) => device::run(&arguments),
         Command::Fleet(arguments) => fleet::run(&arguments),
         Command::Generate(arguments) => generate::run(&arguments),
         Command::Devices(arguments) => devices::run(&arguments),
-        Command::GuestInit { .. } => {
-            trimwise_uml::guest::run_as_init().map(|()| String::new()).map_err(Failure::usage)
-        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
     use trimwise_study::defaults;
 
     #[test]
     fn the_help_has_each_command_once_in_a_line_of_80_columns() {
-        let command = CommandLine::command();
+        let command = whole();
         let mut grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| *names).copied().collect();
         let mut shown: Vec<&str> =
             command.get_subcommands().filter(|c| !c.is_hide_set()).map(clap::Command::get_name).collect();
         grouped.sort_unstable();
         shown.sort_unstable();
         assert_eq!(grouped, shown);
-        let help = CommandLine::command().render_long_help().to_string();
+        let help = whole().render_long_help().to_string();
         let (_, listed) = help.split_once("This host:").unwrap();
         let (listed, _) = listed.split_once("Options:").unwrap();
         assert!(listed.lines().all(|line| line.chars().count() <= 80), "{listed}");

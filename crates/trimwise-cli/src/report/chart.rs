@@ -5,7 +5,7 @@
 //! each other can be told apart. Colours of causes (host, garbage collection, TRIM...) are others and have names.
 
 use serde::Serialize;
-use trimwise_lab::plot::Axis;
+use trimwise_study::plot::Axis;
 
 use crate::figures::{NONE, nanoseconds, significant};
 use crate::table::plot::{Block, with_unit};
@@ -130,15 +130,54 @@ pub struct Chart {
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Drawing {
     /// Lines over a number; panels share their axes.
-    Lines { x: Axis, y: Axis, panels: Vec<Panel> },
+    Lines {
+        /// The horizontal axis.
+        x: Axis,
+        /// The vertical axis.
+        y: Axis,
+        /// Charts that share the axes.
+        panels: Vec<Panel>,
+    },
     /// Horizontal bars from zero.
-    Bars { x: Axis, y: Axis, rows: Vec<Bar> },
+    Bars {
+        /// The horizontal axis.
+        x: Axis,
+        /// The vertical axis.
+        y: Axis,
+        /// A row each.
+        rows: Vec<Bar>,
+    },
     /// A point with its interval in each row.
-    Dots { x: Axis, y: Axis, rows: Vec<Dot> },
+    Dots {
+        /// The horizontal axis.
+        x: Axis,
+        /// The vertical axis.
+        y: Axis,
+        /// A row each.
+        rows: Vec<Dot>,
+    },
     /// Coloured cells, rows from bottom to top.
-    Heat { x: Axis, y: Axis, value: Axis, panels: Vec<HeatPanel> },
+    Heat {
+        /// The horizontal axis.
+        x: Axis,
+        /// The vertical axis.
+        y: Axis,
+        /// What the colour shows.
+        value: Axis,
+        /// Charts that share the axes.
+        panels: Vec<HeatPanel>,
+    },
     /// What blocks hold: in each a bar of parts that fills it.
-    Blocks { x: Axis, y: Axis, parts: Vec<Part>, panels: Vec<BlocksPanel> },
+    Blocks {
+        /// The horizontal axis.
+        x: Axis,
+        /// The vertical axis.
+        y: Axis,
+        /// The parts of a block.
+        parts: Vec<Part>,
+        /// Charts that share the axes.
+        panels: Vec<BlocksPanel>,
+    },
 }
 
 /// One of several charts with the same axes.

@@ -1,6 +1,6 @@
 //! Figures of experiments and device tests as charts: lines over a number, bars of categories.
 
-use trimwise_lab::plot::{Axis, Place, Plot, PlotKind, Point};
+use trimwise_study::plot::{Axis, Place, Plot, PlotKind, Point};
 
 use super::chart::{self, Bar, Chart, Drawing, Part, Series, Styles, gap, label};
 use crate::figures::significant;
@@ -106,7 +106,7 @@ fn times_the_bound(plot: &Plot) -> Plot {
 }
 
 /// The points of a series, with gaps where it has no value although its neighbours and the other series have.
-fn points(series: &trimwise_lab::plot::Series, plot: &Plot) -> Vec<chart::Point> {
+fn points(series: &trimwise_study::plot::Series, plot: &Plot) -> Vec<chart::Point> {
     let mut points: Vec<chart::Point> = series.points.iter().filter_map(|point| at(point, plot)).collect();
     let places = plot.places();
     // Series over places of their own, such as times, lack those of the others everywhere.
@@ -142,7 +142,7 @@ fn valued(value: f64, plot: &Plot) -> String {
 
 #[cfg(test)]
 mod tests {
-    use trimwise_lab::plot::Axis;
+    use trimwise_study::plot::Axis;
 
     use super::*;
 
@@ -153,7 +153,7 @@ mod tests {
             kind,
             x: axis("x"),
             y: axis("y"),
-            series: vec![trimwise_lab::plot::Series { name: "a".into(), points }],
+            series: vec![trimwise_study::plot::Series { name: "a".into(), points }],
         }
     }
 
@@ -185,8 +185,9 @@ mod tests {
     fn a_place_that_a_series_lacks_is_a_gap_in_its_line() {
         let points = |at: &[f64]| at.iter().map(|x| Point::new(*x, x + 1.0)).collect::<Vec<_>>();
         let mut two = plot(PlotKind::Lines, false, points(&[1.0, 2.0, 3.0, 4.0]));
-        two.series.push(trimwise_lab::plot::Series { name: "b".into(), points: points(&[1.0, 2.0, 4.0]) });
-        two.series.push(trimwise_lab::plot::Series { name: "published".into(), points: points(&[1.0, 4.0]) });
+        two.series.push(trimwise_study::plot::Series { name: "b".into(), points: points(&[1.0, 2.0, 4.0]) });
+        two.series
+            .push(trimwise_study::plot::Series { name: "published".into(), points: points(&[1.0, 4.0]) });
         let chart = drawn(&two);
         let Drawing::Lines { panels, .. } = &chart.drawing else { panic!("not lines") };
         let gaps = |series: usize| {
@@ -230,7 +231,7 @@ mod tests {
     fn a_bar_of_each_series_stands_in_each_category_and_names_both() {
         let mut two = plot(PlotKind::Bars, false, vec![Point::new("off".to_string(), 2.0)]);
         let points = vec![Point::new("off".to_string(), 4.0)];
-        two.series.push(trimwise_lab::plot::Series { name: "b".into(), points });
+        two.series.push(trimwise_study::plot::Series { name: "b".into(), points });
         let Drawing::Bars { rows, .. } = drawn(&two).drawing else { panic!("not bars") };
         let shown: Vec<(&str, &str)> = rows.iter().map(|row| (&*row.name, &*row.figure)).collect();
         assert_eq!(shown, [("off: a", "2.000 s"), ("off: b", "4.000 s")]);

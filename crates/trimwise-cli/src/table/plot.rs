@@ -1,7 +1,7 @@
 //! Figures as tables: places downwards, series across.
 
-pub use trimwise_lab::plot::Table as Block;
-use trimwise_lab::plot::{Place, Plot, PlotKind, Point};
+pub use trimwise_study::plot::Table as Block;
+use trimwise_study::plot::{Place, Plot, PlotKind, Point};
 
 use super::grid::BETWEEN;
 use super::{WIDTH_MAX, bold, folded, laid_out};

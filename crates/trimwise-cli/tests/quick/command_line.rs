@@ -45,16 +45,10 @@ fn help_has_examples_and_no_line_is_wider_than_a_terminal() {
         "--help",
         "compare --help",
         "advise --help",
-        "reproduce --help",
         "trim --help",
         "record --help",
-        "crashtest --help",
         "devices --help",
         "verify --help",
-        "kernel --help",
-        "kernel build --help",
-        "kernel list --help",
-        "kernel remove --help",
     ] {
         let output = trimwise_in(Path::new("."), line);
         let help = text(&output.stdout);
@@ -84,18 +78,8 @@ fn wrong_words_are_refused() {
     refused("compare --reps 0", &["--reps", "'0'", reps]);
     refused("compare --reps many", &["--reps", "'many'", reps]);
     refused("compare --reps -1", &["--reps", "'-1'", reps]);
-    refused("reproduce --all --reps -1", &["--reps", "'-1'", reps]);
-    refused("crashtest --cuts 0", &["--cuts", "'0'", "from 1 to 10000000"]);
-    refused("crashtest --cuts 5 --run 3", &["--cuts", "--run"]);
-    for on_kernel in
-        ["--device sata-small", "--fault ignores-trim", "--cut 3", "--soak 1min", "--remount discard"]
-    {
-        let option = on_kernel.split(' ').next().unwrap_or_default();
-        refused(&format!("crashtest --policy lazy {on_kernel}"), &["cannot be used with", option]);
-    }
     refused("trim / --dry-run --wait", &["cannot be used with", "--wait"]);
     refused("trim / --min-extent 1MiB --run nowhere", &["cannot be used with", "--run"]);
-    refused("crashtest --policy lasy", &["lasy", "did you mean `lazy`?"]);
     refused("compare --jobs 0", &["--jobs", "'0'", "from 1 to 1024"]);
     refused("compare --utilization 101", &["--utilization", "'101'", "from 0 to 100"]);
     refused("compare --utilization -5", &["--utilization", "'-5'", "from 0 to 100"]);
@@ -108,8 +92,6 @@ fn wrong_words_are_refused() {
     refused("verify sata-small --rest -1", &["--rest", "'-1'", "from 0 to 86400"]);
     refused("verify sata-small --size 0", &["--size", "above 0"]);
     refused("verify sata-small --content soft", &["soft", "compressible"]);
-    refused("reproduce", &["EXPERIMENT"]);
-    refused("reproduce x --all", &["cannot be used with"]);
 }
 
 #[test]
@@ -123,7 +105,6 @@ fn a_policy_that_does_not_parse_is_refused_with_those_that_do() {
 /// Each of these was accepted silently, or refused with an unhelpful message.
 #[test]
 fn regression_likely_mistakes_are_understood_or_refused_with_a_hint() {
-    refused("bench sata-smal fill", &["sata-smal: neither a built-in name", "did you mean `sata-small`?"]);
     for line in ["compare --device sata-smal", "verify sata-smal", "devices sata-smal"] {
         refused(line, &["did you mean `sata-small`?"]);
     }
@@ -149,11 +130,7 @@ fn regression_an_empty_word_is_refused_with_its_option() {
         (&["compare", "--workload", ""][..], "--workload"),
         (&["compare", "--device", ""], "--device"),
         (&["compare", "--target", ""], "--target"),
-        (&["bench", "", "fill"], "<TARGET>"),
         (&["verify", ""], "<TARGET>"),
-        (&["device", "detach", ""], "NAME|/dev/loopN"),
-        (&["device", "attach", "--profile", ""], "--profile"),
-        (&["reproduce", "model-ext4", "--only", ""], "--only"),
         (&["devices", ""], "NAME|FILE"),
     ] {
         let output = crate::common::trimwise(words);
@@ -169,9 +146,8 @@ fn regression_what_is_no_file_is_refused_in_words() {
     assert!(Command::new("mkfifo").arg(path("pipe")).status().unwrap().success());
     let below = path("mail.pmrc/x");
     refused(&format!("compare --workload {below}"), &[&below, "a part of its path is not a directory"]);
-    for line in ["compare --workload", "compare --device", "devices", "bench"] {
-        let tests = if line == "bench" { "fill" } else { "" };
-        refused(&format!("{line} {} {tests}", path("pipe")), &["pipe: is not a regular file"]);
+    for line in ["compare --workload", "compare --device", "devices"] {
+        refused(&format!("{line} {}", path("pipe")), &["pipe: is not a regular file"]);
     }
 }
 
@@ -246,15 +222,6 @@ fn a_device_or_workload_that_is_neither_name_nor_file_is_refused() {
     refused("advise --seed 18446744073709551615", &["--seed"]);
     refused("compare --device /proc", &["/proc", "directory"]);
     refused("compare --device /dev/zero", &["/dev/zero", "1 MiB"]);
-}
-
-#[test]
-fn an_experiment_that_does_not_exist_is_refused() {
-    refused(
-        "reproduce postmark",
-        &["'postmark'; did you mean `postmark-vendors`? Expected one of postmark-vendors, "],
-    );
-    refused("reproduce nosuch", &["unknown experiment 'nosuch'; expected one of postmark-vendors, "]);
 }
 
 #[test]

@@ -2,15 +2,11 @@
 
 #[path = "../common/mod.rs"]
 mod common;
-#[path = "../common/device_place.rs"]
-mod device_place;
 #[path = "../common/trim_command.rs"]
 mod trim_command;
 
 mod daemon;
-mod device;
 mod here;
 mod record;
 mod trim;
 mod verify;
-mod words;

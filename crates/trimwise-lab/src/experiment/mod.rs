@@ -17,7 +17,6 @@ mod settling;
 mod verdicts;
 mod verdicts_fs;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use trimwise::compare::cell::CellError;
@@ -147,8 +146,7 @@ impl Experiment {
     }
 }
 
-/// Receives the number of completed steps, and of all steps.
-pub type Report = Arc<dyn Fn(u64, u64) + Send + Sync>;
+pub use trimwise_study::caller::Report;
 
 /// Settings of an experiment's run.
 pub struct Request {
@@ -229,6 +227,8 @@ fn policies(written: &[&str]) -> Vec<PolicySpec> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     #[test]

@@ -67,7 +67,7 @@ impl RealExt4 {
     }
 
     pub fn named(&self) -> Result<RealKernel, Failure> {
-        RealKernel::of(&self.image, &self.target)
+        guests::real_kernel(&self.image, &self.target)
     }
 
     pub fn mount(&self, policy: KernelPolicy) -> Step {

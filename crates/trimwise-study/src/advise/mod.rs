@@ -2,7 +2,6 @@
 //! what to set.
 
 pub mod hunt;
-pub mod on_kernel;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -21,10 +20,10 @@ use crate::caller::{Caller, OnInterrupt, Progress};
 use crate::command_text::CommandText;
 use crate::compare::here::StandIn;
 use crate::compare::workload::{Kind, Workload};
-use crate::compare::{CompareRequest, Comparison, Settings, file_system, on_chosen, on_model};
+use crate::compare::{CompareRequest, Comparison, Settings, file_system, on_model};
 use crate::conclusion::{Conclusion, Decision};
 use crate::defaults;
-use crate::input;
+use crate::laboratory::Laboratory;
 use hunt::{Found, Hunt, Searched};
 
 /// An advice, as `--json` writes it; the order of the keys is part of the format.
@@ -78,13 +77,18 @@ pub struct Nearby {
     pub others: Vec<(PolicyId, f64)>,
 }
 
-/// Advises on the workload, drive and host of a request: a comparison whose policies are to be found.
+/// Advises on the workload, drive and host of a request: a comparison whose policies are to be found. What needs a kernel
+/// runs in the laboratory.
 ///
 /// # Errors
 ///
 /// What is wrong with the request; or why not even the first run has a result. [`Advice::ended_by`] says why later ones
 /// are missing.
-pub fn run(request: &CompareRequest, caller: &dyn Caller) -> Result<Advice, Failure> {
+pub fn run(
+    request: &CompareRequest,
+    caller: &dyn Caller,
+    laboratory: &dyn Laboratory,
+) -> Result<Advice, Failure> {
     let refused = [
         ("--policy", !request.policies.is_empty(), "policies are what it searches"),
         ("--target", request.target != Target::Model, "it searches in the model, or with --fs on a kernel"),
@@ -96,19 +100,44 @@ pub fn run(request: &CompareRequest, caller: &dyn Caller) -> Result<Advice, Fail
     request.check()?;
     let workload = Workload::of(request)?;
     let mut found = StandIn::of(request, &workload)?;
-    if let Target::Kernel(target) = file_system::target(request, &workload, found.as_mut(), caller)? {
-        if let Some((_, device)) = request.devices.first().map(|name| input::device(name)).transpose()? {
-            expect_trim(&device)?;
-        }
-        let (chosen, target) = on_chosen(request, &target, found.as_ref())?;
-        return on_kernel::run(&chosen, &target, (workload, found), (caller, request));
+    if !file_system::needs_laboratory(request, found.as_mut(), (caller, laboratory)) {
+        return in_model(request, found.as_ref(), caller, &on_model::run);
     }
+    if request.check.is_some() {
+        // What the model refuses needs no kernel.
+        on_model::Plan::of(&CompareRequest { policies: vec![PolicyId::OFF.to_string()], ..request.clone() })?;
+    }
+    let mut advice = laboratory.advise(request, caller)?;
+    if let Some(comparison) = &mut advice.comparison
+        && let (Some(found), Some(here)) = (found, &mut comparison.here)
+    {
+        here.found_again(found);
+        advice.conclusion.complete_steps(here);
+        comparison.complete_steps();
+    }
+    Ok(advice)
+}
+
+/// How [`in_model`] compares at the end.
+pub type Compare = dyn Fn(&CompareRequest, on_model::Plan, &dyn Caller) -> Result<Comparison, Failure>;
+
+/// Advises by the model; the comparison at the end may be checked on a kernel.
+///
+/// # Errors
+///
+/// As [`run`].
+pub fn in_model(
+    request: &CompareRequest,
+    found: Option<&StandIn>,
+    caller: &dyn Caller,
+    compare: &Compare,
+) -> Result<Advice, Failure> {
     if request.budget_min.is_some() {
         return Err(Failure::usage(
             "--budget: the model has no need of it; expected it with --fs xfs, btrfs or f2fs",
         ));
     }
-    let request = file_system::on_model(request, found.as_ref());
+    let request = file_system::on_model(request, found);
     let mut request = CompareRequest { policies: vec![PolicyId::OFF.to_string()], ..request };
     let plan = on_model::Plan::of(&request)?;
     if let Kind::Trace(file) = &plan.workload.kind {
@@ -120,11 +149,15 @@ pub fn run(request: &CompareRequest, caller: &dyn Caller) -> Result<Advice, Fail
     // What --here found may change while the runs last.
     request.utilization = Some(plan.utilization_percent);
     let stop = caller.stop(OnInterrupt::StopAndShow)?;
-    advised(&request, plan, (caller, &stop))
+    advised(&request, plan, (caller, &stop), compare)
 }
 
 /// Rejects a drive about which there is nothing to ask.
-fn expect_trim(device: &Profile) -> Result<(), Failure> {
+///
+/// # Errors
+///
+/// If it does not support TRIM.
+pub fn expect_trim(device: &Profile) -> Result<(), Failure> {
     if device.config.trim.is_supported() {
         return Ok(());
     }
@@ -159,6 +192,7 @@ fn advised(
     request: &CompareRequest,
     plan: on_model::Plan,
     (caller, stop): (&dyn Caller, &Arc<AtomicBool>),
+    compare: &Compare,
 ) -> Result<Advice, Failure> {
     let mut hunt = Hunt { request, plan, caller, stop };
     let found = hunt.found()?;
@@ -184,7 +218,7 @@ fn advised(
     }
     let compared = compared(request, &hunt, &found);
     let plan = on_model::Plan::of(&compared)?;
-    let mut comparison = on_model::run(&compared, plan, &Stopped { caller, stop })?;
+    let mut comparison = compare(&compared, plan, &Stopped { caller, stop })?;
     let conclusion = comparison.conclusion.clone();
     let mut advice = advice(conclusion.unwrap_or_else(|| Conclusion::freed_nothing(here)));
     (advice.partial, advice.ended_by) = (comparison.partial, comparison.ended_by.take());

@@ -1,318 +1,261 @@
-//! Device tests, one after another, on a model or on a real device.
+//! Device tests: a drive's behaviour under the loads commonly used to measure drives.
+//!
+//! Each test is written once over [`BlockDevice`], so that a model in virtual time and a real device or file run the
+//! same code. Tests run one after another on the same device and leave it as they made it. That is the point, since a
+//! drive's behaviour depends on its history: `erase fill torture:60 hdtach:reads trim hdtach:reads` measures a drive
+//! fresh, full, worn down, and after TRIM.
+//!
+//! `spec` is the syntax of tests, `share` that of parts of the region, `load` the engine that keeps queues full,
+//! `result` the results. Each family of tests has a file: `streams` the plain loads, `zones` HD Tach, `sizes` ATTO,
+//! `discard` erase, TRIM and its cost, `settling` throughput after TRIM, `steady` the steady state of the SNIA. `map`
+//! is a separate measurement: latency over the rates of reads, writes and TRIMs, in an open loop.
+//!
+//! On a real device a test ends by the clock. A model can be so large that this would take too long to compute, so
+//! tests without a given time are limited in amount too; each result says how much was transferred.
 
+mod discard;
+mod load;
 pub mod map;
+mod result;
+mod settling;
+mod share;
+mod sized;
+mod sizes;
+mod spec;
+mod steady;
+mod streams;
+pub mod verify;
+mod zones;
 
-use std::borrow::Cow;
-use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+#[cfg(test)]
+mod tests;
 
-use serde::{Deserialize, Serialize};
-use trimwise::block::{BlockQueue, ModelDevice, QueueConfig};
+use rand_core::SeedableRng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use thiserror::Error;
+
+pub use load::below;
+pub use result::{
+    Broken, Device, DeviceCounts, Did, Findings, Measured, Results, Settled, Steady, TestResult, TrimTime,
+};
+pub use share::{Part, Percent};
+pub use sized::sized;
+pub use spec::{Direction, Passes, TESTS, Test, TestError};
+
+use trimwise::block::{BlockDevice, BlockError, DeviceFacts, Operation};
 use trimwise::content::ContentClass;
-use trimwise::engine::Sim;
-use trimwise::failure::Failure;
-use trimwise::profile::Profile;
-use trimwise::ssd::Drive;
-use trimwise::units::Bytes;
-use trimwise_lab::bench::{self, Hooks, Part, Results, Settings, Test};
-use trimwise_linux::block_on;
+use trimwise::ssd::SsdStats;
+use trimwise::units::{Bytes, Lpn, UnitRange};
 
-use crate::caller::{Caller, OnInterrupt};
-use crate::command_text::CommandText;
-use crate::input;
-use crate::real_target::RealTarget;
-use crate::{as_text, defaults};
+use crate::plot::Plot;
 
-/// Progress callback: the test's number, and how many thousandths of it are done.
-type OnProgress = Arc<dyn Fn(usize, u64) + Send + Sync>;
+pub(crate) const REGION_MIN: Bytes = Bytes::mib(16);
 
-/// Tests of a device.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct BenchRequest {
-    /// The device and the data.
-    #[serde(flatten)]
-    pub on: OnDevice,
-    /// The tests, in this order, as [`Test`] parses them.
-    pub tests: Vec<String>,
-}
-
-/// The device of a bench, and what is written to it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct OnDevice {
-    /// A profile's name or file, in the model; or `file:PATH` or `dev:PATH`, a real file or device.
-    pub target: String,
-    /// The data.
-    #[serde(with = "as_text", default = "content")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
     pub content: ContentClass,
-    /// Seed of the random places, and in the model of the drive.
-    #[serde(default = "defaults::seed")]
+    /// Seed of the random places.
     pub seed: u64,
-    /// The part of the device to test; `None`: all of it.
-    #[serde(with = "as_text::option", default)]
-    pub region: Option<Part>,
-    /// The size of a file to create; a model has its own.
-    pub size: Option<Bytes>,
-    /// What may be destroyed, as the failure without it names it; nothing in a model.
-    pub destroy: Option<String>,
+    /// The part of the device to test. Only `erase` reaches beyond it.
+    pub region: Part,
 }
 
-fn content() -> ContentClass {
-    ContentClass::Incompressible
+impl Default for Settings {
+    fn default() -> Self {
+        Self { content: ContentClass::default(), seed: 1, region: Part::ALL }
+    }
 }
 
-/// The results of tests; the order of the keys is part of the format.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct BenchReport {
-    /// The version of trimwise.
-    pub trimwise: Cow<'static, str>,
-    /// What was asked for.
-    pub settings: BenchSettings,
-    /// Whether tests are missing, because the device failed or the user stopped them.
-    pub partial: bool,
-    /// The results.
-    #[serde(flatten)]
-    pub results: Results,
+impl Settings {
+    pub fn region(&self, facts: &DeviceFacts) -> UnitRange {
+        self.region.of(UnitRange::new(Lpn(0), facts.size_units))
+    }
 }
 
-/// What was asked for.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct BenchSettings {
-    /// The target, as given.
-    pub target: String,
-    /// The tests, as they are written in full.
-    pub tests: Vec<String>,
-    /// What was written.
-    pub content: Cow<'static, str>,
-    /// Where random places came from.
-    pub seed: u64,
-    /// The part of the device that was tested, in percent of it.
-    pub region_start_percent: f64,
-    /// How long that part is.
-    pub region_length_percent: f64,
-    /// The command that repeats this.
-    pub command: String,
+/// Callbacks of tests: what they report, and what they may query.
+#[derive(Clone, Copy)]
+pub struct Hooks<'a> {
+    /// Called from time to time with the number of the test, from 0, and its progress in thousandths.
+    pub on_progress: &'a dyn Fn(usize, u64),
+    /// Returns a model's counters so far; `None` for a real device.
+    pub stats: Option<&'a dyn Fn() -> SsdStats>,
 }
 
-/// Runs the tests.
-///
-/// # Errors
-///
-/// A [`Failure`] if the request is wrong or the device cannot be opened. A test that fails is in the report.
-pub fn run(request: &BenchRequest, caller: &dyn Caller) -> Result<BenchReport, Failure> {
-    let real = request.on.real()?;
-    let tests = request.parsed()?;
-    let settings = request.on.settings();
-    let progress = caller.progress(tests.len(), "tests");
-    let on_progress: OnProgress = {
-        let progress = Arc::clone(&progress);
-        Arc::new(move |test, thousandths| progress.update(test, thousandths, 1000))
-    };
-    let results = match real {
-        None => {
-            let device = request.on.profile()?;
-            let stop = caller.stop(OnInterrupt::StopAndShow)?;
-            in_model(&device, &tests, &settings, &stop, on_progress)
+impl Default for Hooks<'_> {
+    fn default() -> Self {
+        Self { on_progress: &|_, _| {}, stats: None }
+    }
+}
+
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum SetupError {
+    #[error("{test}: {device} does not support TRIM; expected tests without it, or another device")]
+    NoTrim { test: String, device: String },
+    #[error("erase: {device} is erased with its vendor's tools (hdparm, nvme format); expected trim instead")]
+    NoErase { device: String },
+    #[error("{device}: {region} to test on; expected at least {REGION_MIN}")]
+    TooSmall { device: String, region: Bytes },
+    #[error("{device}: {region} to verify TRIM on; expected at least {}", verify::REGION_MIN)]
+    TooSmallToVerify { device: String, region: Bytes },
+    #[error("{test}: {wanted} from {start} % on; expected at most {room}, the space there")]
+    NoRoom { test: String, wanted: Bytes, start: Percent, room: Bytes },
+    #[error("{test}: less than one unit of 4 KiB of a region of {region}; expected a larger share")]
+    NoUnit { test: String, region: Bytes },
+}
+
+/// Rejects tests that the device cannot do, before anything runs.
+pub fn check(tests: &[Test], settings: &Settings, facts: &DeviceFacts) -> Result<(), SetupError> {
+    let region = settings.region(facts);
+    let bytes = Bytes::from_units(region.units);
+    if bytes < REGION_MIN {
+        return Err(SetupError::TooSmall { device: facts.name.clone(), region: bytes });
+    }
+    for test in tests {
+        if test.needs_trim() && facts.trim.is_none() {
+            return Err(SetupError::NoTrim { test: test.to_string(), device: facts.name.clone() });
         }
-        Some(real) => {
-            let stop = caller.stop(OnInterrupt::StopAndShow)?;
-            on_real(&real, &tests, &settings, &stop, &*on_progress)
+        if *test == Test::Erase && !facts.is_model {
+            return Err(SetupError::NoErase { device: facts.name.clone() });
         }
-    };
-    progress.finish();
-    Ok(BenchReport::new(request, &tests, &settings, results?))
+        let share = match *test {
+            Test::Fill(level) => level.of(region.units),
+            Test::Trim(part) => part.of(region).units,
+            Test::Settling { range: Some(range), .. } => range.of(region.units),
+            Test::Sequential { start, .. } => region.units - start.of(region.units),
+            _ => region.units,
+        };
+        if share == 0 {
+            return Err(SetupError::NoUnit { test: test.to_string(), region: bytes });
+        }
+        if let Test::Sequential { size: Some(wanted), start, .. } = *test
+            && wanted.units_ceil() > share
+        {
+            let (test, room) = (test.to_string(), Bytes::from_units(share));
+            return Err(SetupError::NoRoom { test, wanted, start, room });
+        }
+    }
+    Ok(())
 }
 
-/// Runs tests on a new device.
-fn in_model(
-    profile: &Profile,
+/// Runs tests one after another. If the device fails or the user stops them, the results say where.
+pub async fn run<D: BlockDevice>(
+    device: &D,
     tests: &[Test],
     settings: &Settings,
-    stop: &Arc<AtomicBool>,
-    on_progress: OnProgress,
-) -> Result<Results, Failure> {
-    let sim = Sim::new();
-    let drive = Drive::new(&profile.config, profile.faults, settings.seed)
-        .map_err(|e| Failure::usage(format!("{}: {e}", profile.name)))?;
-    let queue = BlockQueue::new(&sim, drive, QueueConfig::default());
-    let device = Rc::new(ModelDevice::new(queue, &profile.name).interrupted_by(stop));
-    let (tests, settings) = (tests.to_vec(), *settings);
-    let ended = sim.run(async move {
-        let stats = || device.queue().with_ssd(|ssd| *ssd.stats());
-        let hooks = Hooks { on_progress: &*on_progress, stats: Some(&stats) };
-        bench::run(&*device, &tests, &settings, hooks).await
-    });
-    ended.map_err(Failure::run)?.map_err(Failure::usage)
-}
-
-/// Runs tests on a real file or device. If one of them writes, the user must have agreed.
-fn on_real(
-    real: &RealTarget,
-    tests: &[Test],
-    settings: &Settings,
-    stop: &Arc<AtomicBool>,
-    on_progress: &dyn Fn(usize, u64),
-) -> Result<Results, Failure> {
-    let is_written = tests.iter().any(|test| test.is_destructive());
-    let depth = tests.iter().map(|test| test.depth()).max().unwrap_or(0);
-    let device = real.open(is_written, depth, stop)?;
-    let hooks = Hooks { on_progress, stats: None };
-    let ended = block_on(bench::run(&device, tests, settings, hooks));
-    let mut results = ended.map_err(Failure::run)?.map_err(Failure::usage)?;
-    results.notes = device.notes().to_vec();
+    hooks: Hooks<'_>,
+) -> Result<Results, SetupError> {
+    check(tests, settings, device.facts())?;
+    let mut results =
+        Results { device: device.facts().into(), notes: Vec::new(), tests: Vec::new(), broken: None };
+    // Versions continue from test to test, so that each test writes different data.
+    let mut version = 0;
+    // Each test has its own random sequence, so it uses the same places whatever ran before it.
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(settings.seed);
+    for (number, test) in tests.iter().enumerate() {
+        let mut bench = Bench {
+            device,
+            settings,
+            hooks,
+            region: settings.region(device.facts()),
+            number,
+            phase: (0.0, 1.0),
+            rng: rng.clone(),
+            version,
+            did: Did::default(),
+        };
+        rng.jump();
+        let (start, before) = (device.now(), hooks.stats.map(|stats| stats()));
+        match bench.perform(*test).await {
+            Ok(found) => {
+                let counted = hooks.stats.zip(before).map(|(stats, before)| stats().since(&before));
+                let counts = counted.as_ref().map(DeviceCounts::of);
+                let mut notes = found.notes;
+                notes.extend(counts.as_ref().and_then(unmapped_note));
+                results.tests.push(TestResult {
+                    test: test.to_string(),
+                    elapsed_ns: device.now().since(start).as_nanos(),
+                    did: bench.did,
+                    measured: found.measured,
+                    findings: found.findings,
+                    plots: found.plots,
+                    notes,
+                    device: counts,
+                });
+            }
+            Err(error) => {
+                results.broken = Some(Broken {
+                    test: test.to_string(),
+                    why: error.to_string(),
+                    interrupted: error == BlockError::Interrupted,
+                    did: bench.did,
+                });
+                return Ok(results);
+            }
+        }
+        version = bench.version;
+        (hooks.on_progress)(number, 1000);
+    }
     Ok(results)
 }
 
-impl BenchRequest {
-    fn parsed(&self) -> Result<Vec<Test>, Failure> {
-        self.tests.iter().map(|test| test.parse().map_err(Failure::usage)).collect()
-    }
-
-    /// Combines this request with the results of its tests.
-    ///
-    /// # Errors
-    ///
-    /// If a test is unknown.
-    pub fn report(&self, results: Results) -> Result<BenchReport, Failure> {
-        Ok(BenchReport::new(self, &self.parsed()?, &self.on.settings(), results))
-    }
+fn unmapped_note(counts: &DeviceCounts) -> Option<String> {
+    let percent = counts.unmapped_reads_percent.filter(|&percent| percent >= 1.0)?;
+    Some(format!(
+        "{percent:.0} % of the units read hold no data: no flash is read for them; `fill` before the test writes them"
+    ))
 }
 
-impl OnDevice {
-    /// The real file or device, if it is one. Rejects what means nothing for a model.
-    fn real(&self) -> Result<Option<RealTarget>, Failure> {
-        let real = RealTarget::parse(&self.target, self.size, self.destroy.as_ref())?;
-        let given = [("--size", self.size.is_some()), ("--destroy", self.destroy.is_some())];
-        match given.into_iter().find(|(_, given)| real.is_none() && *given) {
-            Some((option, _)) => Err(Failure::usage(format!(
-                "{option}: {} is a model; this option is for file:PATH and dev:PATH only",
-                self.target
-            ))),
-            None => Ok(real),
-        }
-    }
-
-    fn profile(&self) -> Result<Profile, Failure> {
-        input::profile(&self.target, "device").map_err(input::as_argument)
-    }
-
-    fn settings(&self) -> Settings {
-        Settings { content: self.content, seed: self.seed, region: self.region.unwrap_or(Part::ALL) }
-    }
-
-    /// The command that repeats a bench; `what` adds what is run on the target.
-    fn command(&self, what: impl FnOnce(&mut CommandText)) -> String {
-        let mut command = CommandText::new("bench");
-        command.argument(&self.target);
-        what(&mut command);
-        command.option("--content", self.content);
-        command.option("--seed", self.seed);
-        if let Some(region) = self.region {
-            command.option("--region", region);
-        }
-        if let Some(size) = self.size {
-            command.option("--size", size.0);
-        }
-        if let Some(word) = &self.destroy {
-            command.option("--destroy", word);
-        }
-        command.into_text()
-    }
+#[derive(Default)]
+struct Found {
+    measured: Vec<Measured>,
+    findings: Findings,
+    plots: Vec<Plot>,
+    notes: Vec<String>,
 }
 
-impl BenchReport {
-    fn new(request: &BenchRequest, tests: &[Test], settings: &Settings, results: Results) -> Self {
-        Self {
-            trimwise: trimwise::VERSION.into(),
-            settings: BenchSettings {
-                target: request.on.target.clone(),
-                tests: tests.iter().map(Test::to_string).collect(),
-                content: settings.content.name().into(),
-                seed: settings.seed,
-                region_start_percent: settings.region.start.value(),
-                region_length_percent: settings.region.length.value(),
-                command: request.on.command(|command| tests.iter().for_each(|test| command.argument(test))),
-            },
-            partial: results.broken.is_some(),
-            results,
-        }
-    }
-
-    /// Why the tests ended early, if they did.
-    pub fn failure(&self) -> Option<Failure> {
-        let broken = self.results.broken.as_ref()?;
-        Some(match broken.interrupted {
-            true => Failure::Interrupted,
-            false => Failure::run(format!("{}: {}: {}", self.results.device.name, broken.test, broken.why)),
-        })
-    }
+struct Bench<'a, D> {
+    device: &'a D,
+    settings: &'a Settings,
+    hooks: Hooks<'a>,
+    region: UnitRange,
+    number: usize,
+    /// The completed share of the test, and the share of the current phase.
+    phase: (f64, f64),
+    rng: Xoshiro256PlusPlus,
+    version: u32,
+    did: Did,
 }
 
-#[cfg(test)]
-mod tests {
-    use serde_json::{Value, json};
-
-    use super::*;
-    use crate::caller::Silent;
-
-    fn of(request: Value) -> Result<BenchReport, Failure> {
-        run(&serde_json::from_value(request).unwrap(), &Silent::default())
-    }
-
-    #[test]
-    fn what_makes_no_sense_is_refused_with_what_would() {
-        for (request, words) in [
-            (
-                json!({"target": "sata-small", "tests": ["foo"]}),
-                "unknown test 'foo'; expected one of fill, seqwrite",
-            ),
-            (json!({"target": "sata-small", "tests": ["fill:0"]}), "column 6: '0'; expected percent"),
-            (json!({"target": "sata-smal", "tests": ["fill"]}), "sata-smal: neither a built-in name"),
-            (
-                json!({"target": "file:", "tests": ["fill"]}),
-                "'file:' is not a real target; expected file:PATH",
-            ),
-            (
-                json!({"target": "dev:/dev/null", "tests": ["fill"], "size": 1 << 30}),
-                "--size: dev:/dev/null has its own size",
-            ),
-            (json!({"target": "dev:/dev/null", "tests": ["fill"]}), "/dev/null"),
-            (
-                json!({"target": "sata-small", "tests": ["fill"], "size": 1 << 30}),
-                "--size: sata-small is a model",
-            ),
-            (
-                json!({"target": "sata-small", "tests": ["fill"], "destroy": "x"}),
-                "--destroy: sata-small is a model",
-            ),
-            (json!({"target": "sata-small", "tests": ["fill", "seqwrite:9GiB"]}), "expected at most 8 GiB"),
-        ] {
-            let failure = of(request.clone()).unwrap_err();
-            assert!(matches!(&failure, Failure::Usage(m) if m.contains(words)), "{request}: {failure:?}");
+impl<D: BlockDevice> Bench<'_, D> {
+    async fn perform(&mut self, test: Test) -> Result<Found, BlockError> {
+        let found = match test {
+            Test::Fill(level) => self.fill(level).await,
+            Test::Sequential { direction, size, start } => self.sequential(direction, size, start).await,
+            Test::Random { read_percent, depth, seconds } => self.random(read_percent, depth, seconds).await,
+            Test::ReadWrite(seconds) => self.read_write(seconds).await,
+            Test::HdTach { passes, full } => self.hd_tach(passes, full).await,
+            Test::Atto => self.atto().await,
+            Test::Torture(seconds) => self.torture(seconds).await,
+            Test::Erase => self.erase().await,
+            Test::Trim(part) => self.trim_part(part).await,
+            Test::TrimLatency => self.trim_latency().await,
+            Test::Settling { range, seconds } => self.settling(range, seconds).await,
+            Test::Steady(round) => self.steady(round).await,
+        }?;
+        if self.did.bytes_written > 0 {
+            // Flush, so that the next test does not pay for what a volatile cache still holds.
+            self.device.perform(Operation::Flush).await?;
         }
+        Ok(found)
     }
 
-    #[test]
-    fn a_file_that_holds_something_is_overwritten_by_its_name_only_and_a_new_one_is_removed() {
-        let dir = tempfile::tempdir().unwrap();
-        let (full, new) = (dir.path().join("full"), dir.path().join("new"));
-        std::fs::write(&full, vec![7; 32 << 20]).unwrap();
-        let failure =
-            of(json!({"target": format!("file:{}", full.display()), "tests": ["fill"]})).unwrap_err();
-        assert!(matches!(&failure, Failure::Usage(m) if m.contains("--destroy")), "{failure:?}");
-        assert_eq!(std::fs::read(&full).unwrap(), vec![7; 32 << 20], "nothing was written");
-        let report = of(json!({
-            "target": format!("file:{}", new.display()),
-            "tests": ["fill:50", "randwrite:4:1", "seqread"],
-            "size": 32 << 20,
-        }));
-        let report = report.unwrap();
-        assert_eq!(report.results.tests[1].test, "randwrite:4:1");
-        assert!(!report.results.device.is_model && report.failure().is_none());
-        let full_name = full.display();
-        let request = json!({"target": format!("file:{full_name}"), "tests": ["seqwrite"], "destroy": format!("{full_name}")});
-        of(request).unwrap();
-        assert_ne!(std::fs::read(&full).unwrap(), vec![7; 32 << 20]);
-        assert!(!new.exists());
+    fn phase(&mut self, done: f64, share: f64) {
+        self.phase = (done, share);
+        self.report(0.0);
+    }
+
+    fn report(&self, of_phase: f64) {
+        let (done, share) = self.phase;
+        (self.hooks.on_progress)(self.number, ((done + share * of_phase) * 1000.0) as u64);
     }
 }

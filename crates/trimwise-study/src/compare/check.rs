@@ -8,11 +8,8 @@ use trimwise::compare::result::{Cell, Target};
 use trimwise::compare::summary::{DeviceSummary, Summary, SummaryRow};
 use trimwise::failure::Failure;
 use trimwise::numbers;
-use trimwise::policy::{PolicyId, Trimmer};
-use trimwise_lab::guests::{self, RealKernel};
-use trimwise_uml::cell::{KernelPolicy, KernelTarget};
-use trimwise_uml::images::KernelImage;
-use trimwise_uml::job::FileSystem;
+use trimwise::policy::PolicyId;
+use trimwise_linux::real_kernel::RealKernel;
 
 use super::Comparison;
 use crate::conclusion;
@@ -68,70 +65,25 @@ pub struct Contradiction {
     pub text: String,
 }
 
-/// Parses the target.
-pub fn parse(text: &str) -> Result<KernelTarget, Failure> {
-    let target = text.strip_prefix("kernel:").and_then(|target| target.parse::<KernelTarget>().ok());
-    let Some(target) = target.filter(|target| target.file_system == FileSystem::Ext4) else {
-        return Err(Failure::usage(format!(
-            "--check {text}: expected kernel:VERSION:ext4[:MOUNT_OPTIONS] such as kernel:6.12:ext4; only ext4 is \
-             modelled"
-        )));
-    };
-    target.check_for_policies().map_err(|e| Failure::usage(format!("--check {text}: {e}")))?;
-    Ok(target)
+/// Returns the version of the kernel that a request names for its check.
+///
+/// # Errors
+///
+/// If that is no kernel with ext4.
+pub fn version(text: &str) -> Result<&str, Failure> {
+    let mut parts = text.strip_prefix("kernel:").unwrap_or_default().splitn(3, ':');
+    match (parts.next().and_then(|name| name.split('+').next()), parts.next()) {
+        (Some(version), Some("ext4")) if version.starts_with(|c: char| c.is_ascii_digit()) => Ok(version),
+        _ => Err(refused(text)),
+    }
 }
 
-/// A check before it runs.
-pub struct Planned<'a> {
-    /// The kernel and its file system.
-    pub target: &'a KernelTarget,
-    /// The policies that it has.
-    pub policies: Vec<KernelPolicy>,
-    left_out: Vec<LeftOut>,
-    /// The kernel, or why there is none.
-    pub image: Result<KernelImage, String>,
-}
-
-impl<'a> Planned<'a> {
-    /// Sorts the policies and finds the kernel. A missing kernel is reported at once; the model runs without it.
-    pub fn of<'p>(
-        target: &'a KernelTarget,
-        policies: impl Iterator<Item = &'p Trimmer>,
-    ) -> Result<Self, Failure> {
-        let (mut checked, mut left_out) = (Vec::new(), Vec::new());
-        for policy in policies {
-            match KernelPolicy::parse(&policy.to_string(), target) {
-                Ok(parsed) => checked.push(parsed),
-                Err(reason) => left_out.push(LeftOut { policy: (*policy).into(), reason }),
-            }
-        }
-        if checked.is_empty() {
-            return Err(Failure::usage(format!(
-                "--check kernel:{target}: this kernel has none of these policies; expected at least one --policy of {}",
-                KernelPolicy::forms(target)
-            )));
-        }
-        let image = guests::image(target).map_err(|failure| failure.to_string());
-        Ok(Self { target, policies: checked, left_out, image })
-    }
-
-    /// Returns the check with these runs of the kernel, if there was one.
-    pub fn found(self, cells: Vec<Cell>) -> Result<Check, Failure> {
-        let (kernel, not_run) = match self.image {
-            Ok(image) => (Some(RealKernel::of(&image, self.target)?), None),
-            Err(reason) => (None, Some(reason)),
-        };
-        Ok(Check {
-            target: Target::Kernel(self.target.to_string()),
-            kernel,
-            cells,
-            summary: Vec::new(),
-            left_out: self.left_out,
-            compared: Vec::new(),
-            contradictions: Vec::new(),
-            not_run,
-        })
-    }
+/// The error for a kernel without ext4.
+pub fn refused(text: &str) -> Failure {
+    Failure::usage(format!(
+        "--check {text}: expected kernel:VERSION:ext4[:MOUNT_OPTIONS] such as kernel:6.12:ext4; only ext4 is \
+         modelled"
+    ))
 }
 
 impl Comparison {

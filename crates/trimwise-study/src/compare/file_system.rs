@@ -1,98 +1,68 @@
 //! `--fs`, and the file system that `--here` finds: which one answers.
 //!
-//! The model is an ext4. Any other file system answers for itself, on a real kernel in virtual time: the built one that is
-//! closest to the host's. Where none is built, a sentence says what the model's ext4 can and cannot say about it, and which
-//! command gets a kernel.
+//! The model is an ext4. Any other file system answers for itself, on a real kernel in virtual time, which the
+//! [laboratory](crate::laboratory) runs. Where it cannot, a sentence says what the model's ext4 can and cannot say about
+//! it, and which command helps.
 
-use trimwise::compare::result::Target;
-use trimwise::failure::Failure;
-use trimwise::policy::LinuxVersion;
-use trimwise_uml::cell::KernelTarget;
-use trimwise_uml::images::{self, CATALOGUE, KernelError, KernelName};
-use trimwise_uml::job::FileSystem;
+use trimwise_linux::file_system::FileSystem;
 
 use super::CompareRequest;
 use super::here::StandIn;
-use super::on_kernel;
-use super::workload::Workload;
 use crate::caller::Caller;
-use crate::defaults;
+use crate::laboratory::Laboratory;
 
-/// Chooses where a request runs. Tells `found` which file system answers, and whoever asked if that is the model's ext4 in
-/// place of another.
-///
-/// # Errors
-///
-/// If the file system of `--fs` cannot answer.
-pub(crate) fn target(
+/// Returns the file system that a request is about, and that of the host if a guest can make it.
+pub fn asked(request: &CompareRequest, found: Option<&StandIn>) -> (FileSystem, Option<FileSystem>) {
+    let of_host = found.and_then(|found| found.file_system().parse::<FileSystem>().ok());
+    (request.fs.or(of_host).unwrap_or(FileSystem::Ext4), of_host)
+}
+
+/// Whether the laboratory is to be asked. Where it is missing, the model's ext4 answers for a host whose file system is
+/// another one, unless `--fs` names that.
+pub(crate) fn needs_laboratory(
     request: &CompareRequest,
-    workload: &Workload,
     found: Option<&mut StandIn>,
-    caller: &dyn Caller,
-) -> Result<Target, Failure> {
-    let of_host = found.as_ref().and_then(|found| found.file_system().parse::<FileSystem>().ok());
-    let file_system = request.fs.or(of_host).unwrap_or(FileSystem::Ext4);
-    let refused = |why: &str| Err(Failure::usage(format!("--fs {}: {why}", file_system.name())));
+    (caller, laboratory): (&dyn Caller, &dyn Laboratory),
+) -> bool {
+    let (file_system, _) = asked(request, found.as_deref());
     if file_system == FileSystem::Ext4 {
-        return Ok(Target::Model);
+        return request.check.is_some();
     }
-    if let Some(found) = found.as_ref().filter(|_| of_host != Some(file_system)) {
-        let own = of_host.filter(|fs| *fs != FileSystem::Ext4);
-        let or_own = own.map_or(String::new(), |own| format!(", or {}", own.name()));
-        let here = found.file_system();
-        return refused(&format!("--here is on {here}; expected --fs ext4, the model{or_own}"));
-    }
-    if request.check.is_some() && request.fs.is_some() {
-        return refused("runs on a kernel, and --check checks the model; expected one of them");
-    }
-    if let Some(linux) = &request.linux {
-        linux.parse::<LinuxVersion>().map_err(|e| Failure::usage(format!("--linux: {e}")))?;
-    }
-    let host = found.as_ref().map(|found| found.kernel().to_owned());
-    let wanted = request.linux.clone().or(host).unwrap_or_else(|| defaults::LINUX.to_owned());
-    let (reason, remedy) = match kernel(file_system, &wanted) {
-        Err((reason, remedy)) => (reason, format!("; for {} itself: {remedy}", title(file_system))),
-        Ok(target) => {
-            // Whoever names the file system hears all that it does not take; for a host's, the model can answer.
-            let refusals = on_kernel::refusals(request, workload, &target).into_iter();
-            let what =
-                request.check.iter().map(|_| "--check checks the model".to_owned()).chain(refusals).next();
-            let Some(what) = what.filter(|_| request.fs.is_none()) else {
-                if let Some(found) = found {
-                    let (name, kernel) = (title(file_system), &target.kernel);
-                    found.answered_by(format!("The file system is {name} itself, that of Linux {kernel}."));
-                }
-                return Ok(Target::Kernel(target.to_string()));
-            };
-            // What would be accepted there helps nobody who did not name it.
-            (what.split("; ").next().unwrap_or_default().to_owned(), String::new())
+    match (found, laboratory.missing()) {
+        (Some(found), Some((reason, remedy))) if request.fs.is_none() && request.check.is_none() => {
+            let remedy = format!("; for {} itself: {remedy}", title(file_system));
+            answer_by_model(file_system, (&reason, &remedy), (found, caller));
+            false
         }
-    };
-    let differs = differs(file_system);
-    if let Some(found) = found.filter(|_| request.fs.is_none()) {
-        let why = format!(
-            "{reason}, so the model's ext4 answers: it shows what TRIM is worth to this drive and work, not what {differs}\
-             {remedy}"
-        );
-        caller.note(&why);
-        found.answered_by(format!("In place of {}: {why}.", title(file_system)));
-        return Ok(Target::Model);
+        _ => true,
     }
-    refused(&format!(
-        "{reason}; the model's ext4 (--fs ext4) shows what TRIM is worth to this drive and work, not what {differs}{remedy}"
-    ))
+}
+
+/// Tells that the model's ext4 answers in place of the host's file system, and why.
+pub fn answer_by_model(
+    file_system: FileSystem,
+    (reason, remedy): (&str, &str),
+    (found, caller): (&mut StandIn, &dyn Caller),
+) {
+    let differs = differs(file_system);
+    let why = format!(
+        "{reason}, so the model's ext4 answers: it shows what TRIM is worth to this drive and work, not what {differs}\
+         {remedy}"
+    );
+    caller.note(&why);
+    found.answered_by(format!("In place of {}: {why}.", title(file_system)));
 }
 
 /// Returns a request for the model that names its ext4 where `--here` is on another file system: the command that repeats
 /// it does not depend on which kernels are built.
-pub(crate) fn on_model(request: &CompareRequest, found: Option<&StandIn>) -> CompareRequest {
+pub fn on_model(request: &CompareRequest, found: Option<&StandIn>) -> CompareRequest {
     let is_other = found.is_some_and(|found| found.file_system() != FileSystem::Ext4.name());
     let fs = if is_other { Some(FileSystem::Ext4) } else { request.fs };
     CompareRequest { fs, ..request.clone() }
 }
 
 /// A file system's name in sentences.
-fn title(file_system: FileSystem) -> &'static str {
+pub fn title(file_system: FileSystem) -> &'static str {
     match file_system {
         FileSystem::Xfs => "XFS",
         other => other.name(),
@@ -100,7 +70,7 @@ fn title(file_system: FileSystem) -> &'static str {
 }
 
 /// Says in what a file system differs from the model's ext4, as far as TRIM is concerned.
-fn differs(file_system: FileSystem) -> &'static str {
+pub fn differs(file_system: FileSystem) -> &'static str {
     match file_system {
         FileSystem::Ext4 => "this ext4 does differently",
         FileSystem::Xfs => {
@@ -109,40 +79,4 @@ fn differs(file_system: FileSystem) -> &'static str {
         FileSystem::Btrfs => "btrfs does differently (it copies on write, and paces `discard=async` itself)",
         FileSystem::F2fs => "f2fs does differently (it writes as a log, and cleans up itself)",
     }
-}
-
-/// Finds the kernel that is closest to a version, for this file system.
-///
-/// # Errors
-///
-/// What is missing, and what gets it.
-fn kernel(file_system: FileSystem, wanted: &str) -> Result<KernelTarget, (String, String)> {
-    let (program, package) = file_system.mkfs();
-    let install = format!("`apt-get install {package}`");
-    let needs_program = file_system.check_mkfs().is_err();
-    let unusable = |error: KernelError| {
-        let (reason, remedy) = error.reason_and_remedy();
-        (reason, format!("`{}`", remedy.as_deref().unwrap_or("trimwise kernel list")))
-    };
-    match images::closest(wanted).map_err(unusable)? {
-        Some(kernel) if !needs_program => {
-            let image = images::find(&kernel.to_string()).map_err(unusable)?;
-            image.check(Some(file_system)).map_err(unusable)?;
-            return Ok(KernelTarget { kernel, file_system, options: String::new() });
-        }
-        Some(_) => return Err((format!("{program} is missing"), install)),
-        None => {}
-    }
-    let known = CATALOGUE.iter().filter_map(|series| series.version.parse::<KernelName>().ok());
-    let version =
-        images::closest_of(known, wanted).map_or(defaults::LINUX.to_owned(), |name| name.to_string());
-    let build = format!(
-        "`trimwise kernel build --version {version}`, or without a compiler the package trimwise-kernels"
-    );
-    Err(match needs_program {
-        false => ("no kernel is built here".to_owned(), build),
-        true => {
-            (format!("no kernel is built here, and {program} is missing"), format!("{install}, and {build}"))
-        }
-    })
 }

@@ -12,15 +12,15 @@ use trimwise::policy::{LinuxVersion, PolicyId, Trimmer};
 use trimwise::profile::Profile;
 use trimwise::units::Bytes;
 use trimwise_linux::daemon::DEFAULT_RUN;
+use trimwise_linux::file_system::FileSystem;
 use trimwise_linux::here::{Drive, Here as Found};
 use trimwise_linux::host_root::HostRoot;
 use trimwise_linux::today::own_discard;
-use trimwise_uml::cell::{KernelPolicy, KernelTarget};
-use trimwise_uml::job::FileSystem;
 
 use super::CompareRequest;
 use super::scale::{Scale, as_sold};
 use super::workload::Workload;
+use crate::conclusion::async_discard;
 use crate::conclusion::steps::Steps;
 use crate::defaults;
 use crate::stand_in::profile_for;
@@ -150,6 +150,11 @@ impl Here {
         }
     }
 
+    /// Adds what was found on this host, which no document has.
+    pub(crate) fn found_again(&mut self, found: StandIn) {
+        self.found = Some(found.found);
+    }
+
     /// The steps from what the host does today to a policy.
     pub fn steps_to(&self, policy: &PolicyId) -> Steps {
         match &self.found {
@@ -182,8 +187,8 @@ fn in_runs(policy: &PolicyId, is_over_days: bool) -> PolicyId {
 /// What a policy of a host's file system is called where that file system itself runs.
 fn on_kernel(policy: PolicyId) -> PolicyId {
     match () {
-        () if policy == own_discard("btrfs") => KernelPolicy::Async.id(),
-        () if policy == own_discard("f2fs") => KernelPolicy::Commit.id(),
+        () if policy == own_discard("btrfs") => async_discard(),
+        () if policy == own_discard("f2fs") => PolicyId::COMMIT,
         () => policy,
     }
 }
@@ -191,8 +196,8 @@ fn on_kernel(policy: PolicyId) -> PolicyId {
 /// What a policy of runs on a kernel is called on a host with such a file system.
 fn of_host(policy: &PolicyId, file_system: &str) -> PolicyId {
     match file_system {
-        "btrfs" if *policy == KernelPolicy::Async.id() => own_discard(file_system),
-        "f2fs" if *policy == KernelPolicy::Commit.id() => own_discard(file_system),
+        "btrfs" if *policy == async_discard() => own_discard(file_system),
+        "f2fs" if *policy == PolicyId::COMMIT => own_discard(file_system),
         _ => policy.clone(),
     }
 }
@@ -301,9 +306,9 @@ impl StandIn {
 
     /// The default policies: what the host does today, what stock Linux offers there, trimwised, and the bound; on a kernel
     /// those of them that its file system has. There a day of trimwised takes minutes, so it must be asked for.
-    pub fn policies(&self, is_over_days: bool, target: Option<&KernelTarget>) -> Vec<String> {
+    pub fn policies(&self, is_over_days: bool, kernel: Option<&dyn Fn(&str) -> bool>) -> Vec<String> {
         let found = &self.found;
-        let called = |policy| if target.is_some() { on_kernel(policy) } else { policy };
+        let called = |policy| if kernel.is_some() { on_kernel(policy) } else { policy };
         let online = &*called(own_discard(&found.mount.fs_type)).to_string();
         let mut policies: Vec<String> = match is_over_days {
             true => ["off", online, "batch:1d", "batch:1w", "trimwised", "ideal"].map(str::to_owned).into(),
@@ -311,11 +316,11 @@ impl StandIn {
         };
         let today = found.today.policy(&found.mount.fs_type).map(called);
         let today = today.map(|policy| in_runs(&policy, is_over_days).to_string());
-        policies.retain(|policy| *policy != "trimwised" || target.is_none());
+        policies.retain(|policy| *policy != "trimwised" || kernel.is_none());
         if let Some(today) = today.filter(|today| !policies.contains(today)) {
             policies.insert(1, today);
         }
-        policies.retain(|policy| target.is_none_or(|target| KernelPolicy::parse(policy, target).is_ok()));
+        policies.retain(|policy| kernel.is_none_or(|has| has(policy)));
         policies
     }
 
@@ -324,7 +329,7 @@ impl StandIn {
         &self,
         (name, profile): &mut (String, Profile),
         is_over_days: bool,
-        target: Option<&KernelTarget>,
+        is_on_kernel: bool,
     ) -> Result<Here, Failure> {
         let own_name = name.clone();
         let capacity = self.scale.capacity;
@@ -356,13 +361,13 @@ impl StandIn {
             utilization_percent: found.utilization_percent,
             policy: found.policy(),
             today: match found.today.policy(&found.mount.fs_type) {
-                Some(policy) if target.is_some() => Some(on_kernel(policy)),
+                Some(policy) if is_on_kernel => Some(on_kernel(policy)),
                 today => today,
             },
             today_text: found.today.sentence(),
             passes: found.passes,
             found: Some(found.clone()),
-            lines: [self.found_line(), self.stand_in_line(&own_name, profile, target.is_some())],
+            lines: [self.found_line(), self.stand_in_line(&own_name, profile, is_on_kernel)],
             stands_for: self.scale.stands_for(self.memory_mib.map(Bytes::mib), is_over_days, &self.drive),
         })
     }
@@ -445,7 +450,7 @@ impl Here {
     pub(crate) fn of_found(found: Found) -> Option<Self> {
         let request = CompareRequest { full_size: true, ..CompareRequest::default() };
         let stand_in = StandIn::chosen(found, &request, &Workload::of(&request).unwrap()).ok()?;
-        Some(stand_in.stand_in(&mut crate::input::device(&stand_in.device).unwrap(), false, None).unwrap())
+        Some(stand_in.stand_in(&mut crate::input::device(&stand_in.device).unwrap(), false, false).unwrap())
     }
 }
 
@@ -509,7 +514,7 @@ mod tests {
         }
         let stand_in = StandIn::chosen(found, &request, &Workload::of(&request)?)?;
         let mut device = crate::input::device(&stand_in.device)?;
-        let here = stand_in.stand_in(&mut device, false, None)?;
+        let here = stand_in.stand_in(&mut device, false, false)?;
         Ok((stand_in, here, device.1))
     }
 
@@ -629,7 +634,7 @@ mod tests {
         assert!(text.contains("The modelled file system is ext4."), "{text}");
         assert_eq!(policies(btrfs, "discard=async", None, false).0, "off btrfs judicious ideal");
         // btrfs itself, on a kernel: its own names, and nothing that only the model has.
-        let own = "6.12:btrfs".parse().unwrap();
+        let own = |policy: &str| ["off", "commit", "async"].contains(&policy) || policy.starts_with("batch");
         let (stand_in, ..) = chosen(found(btrfs, vec![drive(Transport::Ata, "A", 100)]), "").unwrap();
         assert_eq!(stand_in.policies(true, Some(&own)).join(" "), "off async batch:1d batch:1w");
         assert_eq!(stand_in.policies(false, Some(&own)).join(" "), "off async");

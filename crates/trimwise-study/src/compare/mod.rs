@@ -1,16 +1,13 @@
 //! `compare`: each policy on each device, as often as requested, and what the runs say.
 
-mod aged;
 pub mod check;
-pub(crate) mod file_system;
+pub mod file_system;
 pub mod here;
 mod on_directory;
-pub mod on_kernel;
 pub mod on_model;
-pub(crate) mod room;
+pub mod room;
 mod scale;
-pub(crate) mod unfinished;
-pub(crate) mod workload;
+pub mod workload;
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -26,10 +23,9 @@ use trimwise::policy::PolicyId;
 use trimwise::profile::Profile;
 use trimwise::units::Bytes;
 use trimwise::workload::days::{DAYS_MAX, DayShape};
-use trimwise_lab::guests::RealKernel;
+use trimwise_linux::file_system::FileSystem;
 use trimwise_linux::pool;
-use trimwise_uml::cell::KernelTarget;
-use trimwise_uml::job::FileSystem;
+use trimwise_linux::real_kernel::RealKernel;
 
 use crate::as_text;
 use crate::caller::{Caller, Progress};
@@ -38,6 +34,7 @@ use crate::command_text::CommandText;
 use crate::conclusion::{self, Conclusion};
 use crate::defaults;
 use crate::guest_limits::GuestLimits;
+use crate::laboratory::Laboratory;
 use here::StandIn;
 use workload::Workload;
 
@@ -122,7 +119,11 @@ impl Default for CompareRequest {
 
 impl CompareRequest {
     /// Rejects numbers that are out of range, and a shape of days without days.
-    pub(crate) fn check(&self) -> Result<(), Failure> {
+    ///
+    /// # Errors
+    ///
+    /// A [`Failure`] that names the option.
+    pub fn check(&self) -> Result<(), Failure> {
         within("--reps", self.reps, &REPS)?;
         within("--utilization", self.utilization, &(0..=100))?;
         within("--memory", self.memory, &defaults::MEMORIES_MIB)?;
@@ -238,6 +239,13 @@ impl Comparison {
         self.conclusion = Some(conclusion);
     }
 
+    /// Adds what carries the steps of the conclusion out, which no document has.
+    pub fn complete_steps(&mut self) {
+        if let (Some(here), Some(conclusion)) = (&self.here, &mut self.conclusion) {
+            conclusion.complete_steps(here);
+        }
+    }
+
     /// What was read, with what follows from the rest and is not read.
     ///
     /// # Errors
@@ -259,15 +267,20 @@ impl Comparison {
 /// The finished runs, and why there are no more.
 pub type Ran = (Vec<Cell>, Option<Failure>);
 
-pub(crate) const NO_FILL: &str = "--fill is for --target dir:PATH; other targets fill nothing real";
+/// Error for `--fill` where nothing real is filled.
+pub const NO_FILL: &str = "--fill is for --target dir:PATH; other targets fill nothing real";
 
-/// Runs a comparison.
+/// Runs a comparison; what needs a kernel runs in the laboratory.
 ///
 /// # Errors
 ///
 /// What is wrong with the request; or why no run has a result. If some have, [`Comparison::ended_by`] says why others
 /// are missing.
-pub fn run(request: &CompareRequest, caller: &dyn Caller) -> Result<Comparison, Failure> {
+pub fn run(
+    request: &CompareRequest,
+    caller: &dyn Caller,
+    laboratory: &dyn Laboratory,
+) -> Result<Comparison, Failure> {
     request.check()?;
     let is_real = matches!(request.target, Target::Directory(_));
     let unfit = [
@@ -289,53 +302,43 @@ pub fn run(request: &CompareRequest, caller: &dyn Caller) -> Result<Comparison, 
     }
     let workload = Workload::of(request)?;
     let mut found = StandIn::of(request, &workload)?;
-    let target = match &request.target {
-        Target::Model => file_system::target(request, &workload, found.as_mut(), caller)?,
-        given => given.clone(),
-    };
-    let Target::Kernel(text) = &target else {
-        let request = file_system::on_model(request, found.as_ref());
-        return on_model::run(&request, on_model::Plan::on(&request, workload, found)?, caller);
-    };
-    let (request, parsed) = on_chosen(request, text, found.as_ref())?;
-    on_kernel::run(&request, &parsed, (workload, found), caller)
-}
-
-/// Returns a request for a kernel that was chosen, and that kernel with its file system.
-pub(crate) fn on_chosen(
-    request: &CompareRequest,
-    target: &str,
-    found: Option<&StandIn>,
-) -> Result<(CompareRequest, KernelTarget), Failure> {
-    let parsed = target.parse().map_err(|e| Failure::usage(format!("--target kernel:{target}: {e}")))?;
-    let mut request = request.clone();
-    if let Some(found) = found {
-        request.utilization.get_or_insert(found.utilization_percent());
+    let is_kernel = matches!(request.target, Target::Kernel(_));
+    if is_kernel || file_system::needs_laboratory(request, found.as_mut(), (caller, laboratory)) {
+        if request.check.is_some() {
+            // What the model refuses needs no kernel.
+            on_model::Plan::of(request)?;
+        }
+        let mut comparison = laboratory.compare(request, caller)?;
+        if let (Some(found), Some(here)) = (found, &mut comparison.here) {
+            here.found_again(found);
+        }
+        comparison.complete_steps();
+        return Ok(comparison);
     }
-    if request.target == Target::Model {
-        // As the model would run it, on the kernel that was chosen by its version.
-        request.utilization.get_or_insert(defaults::UTILIZATION_PERCENT);
-        (request.fs, request.linux) = (None, None);
-    }
-    request.target = Target::Kernel(target.to_owned());
-    Ok((request, parsed))
+    let request = file_system::on_model(request, found.as_ref());
+    on_model::run(&request, on_model::Plan::on(&request, workload, found)?, caller)
 }
 
 /// Every policy on every device, as often as requested.
-pub(crate) struct Grid<'a, P> {
+#[derive(Clone, Copy, Debug)]
+pub struct Grid<'a, P> {
+    /// The devices, each with the name that tables show.
     pub devices: &'a [(String, Profile)],
+    /// The policies.
     pub policies: &'a [P],
+    /// Repetitions of each device and policy.
     pub reps: u32,
 }
 
 impl<P: Copy + Sync> Grid<'_, P> {
-    fn pairs(&self) -> impl Iterator<Item = (&Profile, P)> {
+    /// Returns each device with each policy.
+    pub fn pairs(&self) -> impl Iterator<Item = (&Profile, P)> {
         let devices = self.devices.iter().map(|(_, device)| device);
         devices.flat_map(|device| self.policies.iter().map(move |policy| (device, *policy)))
     }
 
     /// How many cells run at a time: as many as asked for, or as fit if each takes this much memory.
-    fn jobs(&self, jobs: Option<u16>, memory: impl Fn(&Profile) -> Bytes) -> usize {
+    pub fn jobs(&self, jobs: Option<u16>, memory: impl Fn(&Profile) -> Bytes) -> usize {
         let largest = || self.devices.iter().map(|(_, device)| memory(device)).max().unwrap_or_default();
         jobs.map_or_else(|| pool::default_jobs(largest()), usize::from)
     }
@@ -363,13 +366,13 @@ impl<P: Copy + Sync> Grid<'_, P> {
 }
 
 /// Returns what was given, or else the default.
-fn or<const N: usize>(given: &[String], default: [&str; N]) -> Vec<String> {
+pub fn or<const N: usize>(given: &[String], default: [&str; N]) -> Vec<String> {
     if given.is_empty() { default.map(str::to_owned).to_vec() } else { given.to_vec() }
 }
 
 impl Settings {
     /// What `request` asks for everywhere; `command` has further options that repeat the run.
-    pub(crate) fn of(request: &CompareRequest, command: impl FnOnce(&mut CommandText)) -> Self {
+    pub fn of(request: &CompareRequest, command: impl FnOnce(&mut CommandText)) -> Self {
         let mut text = CommandText::new("compare");
         text.option("--workload", &request.workload);
         if request.target != Target::Model {
@@ -404,7 +407,11 @@ impl Settings {
 }
 
 /// Has the runs judged by what `--judge` says.
-pub(crate) fn judge(request: &CompareRequest, cells: &mut [Cell]) -> Result<(), Failure> {
+///
+/// # Errors
+///
+/// If they cannot be judged so.
+pub fn judge(request: &CompareRequest, cells: &mut [Cell]) -> Result<(), Failure> {
     let Some(measure) = request.judge else { return Ok(()) };
     let judged = cells.iter_mut().try_for_each(|cell| cell.judge_by(measure));
     judged.map_err(|e| Failure::usage(format!("--judge {measure}: {e}")))

@@ -14,16 +14,14 @@ use trimwise::workload::own::OwnFigures;
 use trimwise::workload::postmark::{self, RunError};
 use trimwise::workload::program::DIRECTORY;
 use trimwise::workload::timed::{Timed, Timing};
-use trimwise_lab::experiment::Report;
 use trimwise_linux::pool;
+use trimwise_linux::program_end::{ProgramEnd, Said, expect_success};
 use trimwise_linux::{DirectoryError, RealDirectory, block_on, command, mount_of};
-use trimwise_uml::cell::expect_success;
-use trimwise_uml::job::{ProgramEnd, Said};
 
 use super::CompareRequest;
 use super::workload::{Kind, Workload, bad_location, report_phase};
 use super::{Comparison, Mounted, Settings, finish};
-use crate::caller::{self, Caller, OnInterrupt};
+use crate::caller::{self, Caller, OnInterrupt, Report};
 use crate::defaults::SEED;
 use crate::guest_limits::GUEST_LIMITS;
 use crate::programs::Programs;

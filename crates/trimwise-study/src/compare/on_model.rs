@@ -16,18 +16,16 @@ use trimwise::profile::Profile;
 use trimwise::replay::ReplaySpec;
 use trimwise::units::Bytes;
 use trimwise::workload::days::Days;
-use trimwise_lab::experiment::Report;
+use trimwise_linux::file_system::FileSystem;
 use trimwise_linux::pool;
-use trimwise_uml::job::FileSystem;
 
 use super::CompareRequest;
-use super::check::{self, Planned};
+use super::check;
 use super::here::{Here, StandIn};
-use super::on_kernel::Runs;
 use super::room::Room;
 use super::workload::{Kind, Workload, is_full, report_phase};
-use super::{Comparison, Grid, Linux, NO_FILL, Ran, Settings, finish, judge, or};
-use crate::caller::{self, Caller, OnInterrupt, Silent};
+use super::{Comparison, Grid, Linux, NO_FILL, Settings, finish, or};
+use crate::caller::{self, Caller, OnInterrupt, Report, Silent};
 use crate::defaults;
 use crate::guest_limits::GUEST_LIMITS;
 use crate::input::{self, distinct, named};
@@ -38,13 +36,15 @@ pub struct Plan {
     pub devices: Vec<(String, Profile)>,
     /// The policies, and who follows them.
     pub policies: Vec<Trimmer>,
-    pub(crate) workload: Workload,
+    /// The workload.
+    pub workload: Workload,
     /// Over which days the workload is spread.
     pub days: Option<Days>,
     /// How full the file system is made before the run.
     pub utilization_percent: u8,
     linux: LinuxVersion,
-    memory: Bytes,
+    /// The machine's memory.
+    pub memory: Bytes,
     /// The seed of everything drawn at random.
     pub seed: u64,
     /// What was found on this host, and what stands in for it.
@@ -64,12 +64,8 @@ impl Plan {
     }
 
     /// Does the same where what stands in for the host is known.
-    pub(crate) fn on(
-        request: &CompareRequest,
-        workload: Workload,
-        found: Option<StandIn>,
-    ) -> Result<Self, Failure> {
-        let target = request.check.as_deref().map(check::parse).transpose()?;
+    pub fn on(request: &CompareRequest, workload: Workload, found: Option<StandIn>) -> Result<Self, Failure> {
+        let target = request.check.as_deref().map(check::version).transpose()?;
         let device_arguments = match &found {
             Some(found) => vec![found.device.clone()],
             None => or(&request.devices, [defaults::DEVICE]),
@@ -93,7 +89,7 @@ impl Plan {
             (_, linux, _) => linux.clone(),
         };
         let here =
-            found.as_ref().map(|found| found.stand_in(&mut devices[0], days.is_some(), None)).transpose()?;
+            found.as_ref().map(|found| found.stand_in(&mut devices[0], days.is_some(), false)).transpose()?;
         let workload = found.as_ref().map_or_else(|| workload.clone(), |found| workload.scaled(&found.scale));
         let has_prelude = match &workload.kind {
             Kind::Command(_) => return Err(workload.needs_linux()),
@@ -124,7 +120,7 @@ impl Plan {
         }
         // The model that is checked on a kernel models that kernel, with as much memory.
         let (option, linux) = match (&given_linux, &target) {
-            (None, Some(target)) => ("--check", target.kernel.version()),
+            (None, Some(version)) => ("--check", *version),
             (linux, _) => ("--linux", linux.as_deref().unwrap_or(defaults::LINUX)),
         };
         let version: LinuxVersion = linux.parse().map_err(|e| Failure::usage(format!("{option}: {e}")))?;
@@ -180,35 +176,30 @@ impl Plan {
     }
 }
 
-/// Runs every cell, and the check on a kernel if one is requested.
+/// Runs every cell.
+///
+/// # Errors
+///
+/// Limits of guests, which the model has none of; or why there is no result.
 pub fn run(request: &CompareRequest, plan: Plan, caller: &dyn Caller) -> Result<Comparison, Failure> {
-    let target = request.check.as_deref().map(check::parse).transpose()?;
-    let check = target.as_ref().map(|target| Planned::of(target, plan.policies.iter())).transpose()?;
-    let runs = check.as_ref().and_then(|check| {
-        Some(Runs {
-            grid: Grid { devices: &plan.devices, policies: &check.policies, reps: request.reps },
-            workload: &plan.workload,
-            days: None,
-            long_in_use: false,
-            image: check.image.as_ref().ok()?,
-            target: check.target,
-            utilization_percent: Some(plan.utilization_percent),
-            memory: plan.memory,
-            seed: plan.seed,
-            jobs: request.jobs,
-            limits: request.limits.limits(),
-        })
-    });
-    if target.is_none() && request.limits.are_given() {
+    if request.limits.are_given() {
         return Err(Failure::usage(format!("{GUEST_LIMITS}; expected --target kernel:... or --check")));
     }
-    if let (Some(target), Some(Err(reason))) = (&target, check.as_ref().map(|check| &check.image)) {
-        caller.note(&format!("--check kernel:{target} is skipped: {reason}"));
-    }
-    runs.as_ref().map_or(Ok(()), Runs::check)?;
     plan.workload.tell_notes(caller);
     let stop = caller.stop(OnInterrupt::StopAndShow)?;
+    compared(request, &plan, (caller, &stop))
+}
 
+/// Runs every cell until `stop` is raised.
+///
+/// # Errors
+///
+/// Why there is no result.
+pub fn compared(
+    request: &CompareRequest,
+    plan: &Plan,
+    (caller, stop): (&dyn Caller, &Arc<AtomicBool>),
+) -> Result<Comparison, Failure> {
     let grid = Grid { devices: &plan.devices, policies: &plan.policies, reps: request.reps };
     if plan.here.is_some() {
         let runs = plan.policies.len() * request.reps as usize;
@@ -221,19 +212,12 @@ pub fn run(request: &CompareRequest, plan: Plan, caller: &dyn Caller) -> Result<
             return Err(Failure::Interrupted);
         }
         progress.begin_ageing(index);
-        plan.run_cell(pair, rep, caller::report(progress, index), &stop)
+        plan.run_cell(pair, rep, caller::report(progress, index), stop)
     });
     if matches!(&ran, (finished, Some(Failure::Interrupted)) if finished.is_empty()) {
         caller.note("no run had finished, so nothing is kept");
     }
-    let mut comparison = finish(request, plan.settings.clone(), plan.here.clone(), ran)?;
-    let ran = (!comparison.partial).then(|| runs.map_or_else(Ran::default, |runs| runs.cells(caller, &stop)));
-    if let (Some(check), Some((mut cells, failure))) = (check, ran) {
-        judge(request, &mut cells)?;
-        (comparison.partial, comparison.ended_by) = (failure.is_some(), failure);
-        comparison.add_check(check.found(cells)?);
-    }
-    Ok(comparison)
+    finish(request, plan.settings.clone(), plan.here.clone(), ran)
 }
 
 /// Does the same for a program that embeds this one: also under policies of its own, which run on this thread one after
@@ -290,14 +274,14 @@ pub fn run_own(
 }
 
 /// The error for the daemon without days.
-pub(super) fn needs_days(policy: &str) -> Failure {
+pub fn needs_days(policy: &str) -> Failure {
     Failure::usage(format!(
         "--policy {policy}: the daemon works over hours; expected --days N with it, such as --days 7"
     ))
 }
 
 /// The days over which the workload is spread, if it is.
-pub(super) fn days(request: &CompareRequest, workload: &Workload) -> Result<Option<Days>, Failure> {
+pub fn days(request: &CompareRequest, workload: &Workload) -> Result<Option<Days>, Failure> {
     let is_week =
         || request.here.is_some() && request.check.is_none() && workload.expect_no_own_pace().is_ok();
     let days = match request.days {

@@ -15,13 +15,10 @@ use trimwise::workload::postmark::{
 };
 use trimwise::workload::program::Program;
 use trimwise::workload::timed::Timed;
-use trimwise_lab::experiment::Report;
-use trimwise_uml::cell::KernelWorkload;
-use trimwise_uml::machine::SEARCH_PATH;
 
 use super::CompareRequest;
 use super::room::Room;
-use crate::caller::Caller;
+use crate::caller::{Caller, Report};
 use crate::input;
 use crate::jobs;
 use crate::programs::{self, Programs};
@@ -64,6 +61,7 @@ pub struct Workload {
 pub enum Kind {
     /// PostMark, with the text of its configuration.
     Postmark(PlannedRun, String),
+    /// A benchmark that times one operation.
     Timed(Timed),
     /// A named application, or a fio job with the text of its file.
     Program(Program, String),
@@ -279,31 +277,6 @@ impl Workload {
             Kind::Program(program, _) => Ok(program.clone().into()),
             Kind::Trace(_) => Err(self.has_no_files()),
             Kind::Command(_) => Err(self.needs_linux()),
-        }
-    }
-
-    /// For a real kernel.
-    pub fn to_guest(&self) -> Result<KernelWorkload, Failure> {
-        match &self.kind {
-            Kind::Postmark(_, text) => Ok(KernelWorkload::Postmark(text.clone())),
-            Kind::Timed(timed) => Ok(KernelWorkload::Timed(timed.to_string())),
-            Kind::Program(program, text) => {
-                // The text has what a job file includes, and what overrides it.
-                let argument = program.to_string();
-                let argument =
-                    Program::job_file(&argument).map_or(argument.clone(), |file| format!("job:{file}"));
-                let scale = if matches!(program, Program::Fio(..)) { self.scale } else { 1.0 };
-                Ok(KernelWorkload::Program { argument, text: text.clone(), scale })
-            }
-            Kind::Command(programs) => {
-                let found = programs.found(true)?;
-                found
-                    .check(SEARCH_PATH.as_ref())
-                    .map_err(|e| Failure::usage(format!("--workload {}: {e}", self.argument)))?;
-                let Programs { setup, run } = found;
-                Ok(KernelWorkload::Command { setup, run })
-            }
-            Kind::Trace(_) => Err(self.has_no_files()),
         }
     }
 }

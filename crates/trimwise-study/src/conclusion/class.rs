@@ -171,7 +171,7 @@ pub(super) fn conclusion(one: &Diagnosis) -> Option<Conclusion> {
     let (profile, ..) = profile_for(drive);
     let (request, _, stand_in) = of_class(&profile, mount, one.today.clone())?.ok()?;
     let mut device = crate::input::device(&stand_in.device).ok()?;
-    let here = stand_in.stand_in(&mut device, true, None).ok()?;
+    let here = stand_in.stand_in(&mut device, true, false).ok()?;
     let drive = DriveFacts::of(&device.1.config);
     let cells: Vec<Cell> = RUNS.lines().filter_map(|line| cell(line, &profile, drive)).collect();
     here.today(true).filter(|today| cells.iter().any(|cell| cell.policy == *today))?;

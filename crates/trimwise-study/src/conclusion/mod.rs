@@ -31,7 +31,6 @@ use trimwise::trace::Knows;
 use trimwise_linux::doctor::{self, Diagnosis};
 use trimwise_linux::host_root::HostRoot;
 use trimwise_linux::today::own_discard;
-use trimwise_uml::cell::KernelPolicy;
 
 use crate::command_text::quoted;
 use crate::compare::Comparison;
@@ -97,7 +96,7 @@ pub struct Conclusion {
 
 impl Conclusion {
     /// One that nothing can be concluded from, and what would help.
-    pub(crate) fn cannot_tell(here: Option<&Here>, why: String, help: &str) -> Self {
+    pub fn cannot_tell(here: Option<&Here>, why: String, help: &str) -> Self {
         let today = here.and_then(|here| here.today(true));
         let first = match here {
             Some(here) => words::cannot_tell(here),
@@ -121,7 +120,7 @@ impl Conclusion {
     }
 
     /// The one of runs in which there was nothing to trim.
-    pub(crate) fn freed_nothing(here: Option<&Here>) -> Self {
+    pub fn freed_nothing(here: Option<&Here>) -> Self {
         Self::cannot_tell(here, words::FREED_NOTHING.to_owned(), words::FREE_SOMETHING)
     }
 }
@@ -479,9 +478,24 @@ fn widest(others: &[Compared]) -> Worth {
     }
 }
 
+impl Conclusion {
+    /// Adds what carries the steps out, if they are those of this host.
+    pub(crate) fn complete_steps(&mut self, here: &Here) {
+        let of_host = self.policy.as_ref().map(|policy| here.steps_to(policy));
+        if let Some(steps) = of_host.filter(|steps| steps.commands == self.steps.commands) {
+            self.steps = steps;
+        }
+    }
+}
+
+/// Returns btrfs's `discard=async`, as runs on a kernel name it.
+pub fn async_discard() -> PolicyId {
+    PolicyId::Named("async".into())
+}
+
 /// What it takes to have a policy; `None` for one of the caller's.
 fn means(policy: &PolicyId) -> Option<Means> {
-    if *policy == KernelPolicy::Async.id() {
+    if *policy == async_discard() {
         return Some(Means::Kernel);
     }
     policy.known().map(Means::of)

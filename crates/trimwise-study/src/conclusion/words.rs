@@ -6,8 +6,8 @@ use trimwise::policy::{BatchConfig, PolicyId, PolicySpec, Trimmer};
 use trimwise_linux::code::Code;
 use trimwise_linux::doctor::Diagnosis;
 use trimwise_linux::today::own_discard;
-use trimwise_uml::cell::KernelPolicy;
 
+use super::async_discard;
 use super::steps::Steps;
 use super::{Conclusion, Decision, Found, LIFE_PERCENT, LIFE_YEARS, TIME_PERCENT, Worth, class};
 use crate::command_text::quoted;
@@ -225,7 +225,7 @@ pub(super) fn of_diagnosis(one: &Diagnosis, class: Option<&Conclusion>) -> Vec<S
 /// Names a policy as the owner of such a file system knows it.
 fn way_on(file_system: &str, policy: &PolicyId) -> String {
     match file_system {
-        _ if *policy == KernelPolicy::Async.id() => way(&own_discard("btrfs")),
+        _ if *policy == async_discard() => way(&own_discard("btrfs")),
         "btrfs" if *policy == PolicyId::COMMIT => "mount option `discard=sync`".to_owned(),
         _ => way(policy),
     }
@@ -516,7 +516,7 @@ mod tests {
         ] {
             assert_eq!(way_on(fs, &policy.into()), name, "{policy} on {fs}");
         }
-        assert_eq!(way_on("btrfs", &KernelPolicy::Async.id()), "mount option `discard=async`");
+        assert_eq!(way_on("btrfs", &crate::conclusion::async_discard()), "mount option `discard=async`");
     }
 
     #[test]

@@ -9,19 +9,14 @@ use trimwise::compare::result::Target;
 use trimwise::failure::Failure;
 use trimwise::policy::{Policy, PolicyId, Trimmer};
 use trimwise::profile::Profile;
-use trimwise_lab::guests::{self, RealKernel};
-use trimwise_lab::made;
 use trimwise_linux::kept::hash;
 use trimwise_linux::pool;
-use trimwise_uml::cell::{KernelPolicy, KernelTarget};
-use trimwise_uml::images::{self, KernelImage};
 
 use super::SweepRequest;
-use crate::caller::Silent;
+use super::on_kernel::{KernelCell, KernelPlans, Kernels};
 use crate::check::REPS;
-use crate::compare::on_kernel::{self, Runs};
 use crate::compare::workload::{Kind, Workload};
-use crate::compare::{CompareRequest, file_system, on_chosen, on_model};
+use crate::compare::{CompareRequest, on_model};
 use crate::{defaults, input, jobs};
 
 /// More cells than this are a mistake: a year on a hundred cores.
@@ -76,21 +71,7 @@ pub struct Own {
 /// Where the cells run: a plan for each workload and utilization, utilizations innermost.
 enum Plans {
     Model(Vec<on_model::Plan>),
-    Kernel(Box<OnKernel>),
-}
-
-/// The plans on a kernel.
-struct OnKernel {
-    target: KernelTarget,
-    image: KernelImage,
-    plans: Vec<(CompareRequest, on_kernel::Plan)>,
-}
-
-impl OnKernel {
-    fn runs(&self, plan: usize, seed: u64) -> Runs<'_> {
-        let (request, plan) = &self.plans[plan];
-        plan.runs(request, (&self.target, &self.image), &plan.policies, seed)
-    }
+    Kernel(Box<dyn KernelPlans>),
 }
 
 /// What decides the results of a sweep.
@@ -148,7 +129,7 @@ pub struct Place<'a> {
 pub enum On<'a> {
     Model(&'a on_model::Plan, Trimmer),
     Own(&'a on_model::Plan, &'a Policy),
-    Kernel(Runs<'a>, KernelPolicy),
+    Kernel(&'a dyn KernelPlans, KernelCell),
 }
 
 impl On<'_> {
@@ -156,7 +137,7 @@ impl On<'_> {
     pub fn target(&self) -> Target {
         match self {
             Self::Model(..) | Self::Own(..) => Target::Model,
-            Self::Kernel(runs, _) => Target::Kernel(runs.target.to_string()),
+            Self::Kernel(plans, _) => Target::Kernel(plans.target()),
         }
     }
 }
@@ -286,17 +267,26 @@ impl Source<'_> {
 
 impl Grid {
     /// Reads a grid and checks all that it names.
-    pub fn read(asked: &SweepRequest) -> Result<Self, Failure> {
+    pub fn read(asked: &SweepRequest, kernels: Option<&dyn Kernels>) -> Result<Self, Failure> {
         let file = asked.grid.display().to_string();
         let text = input::read(&file, "grid", "a grid (TOML)", &[]).map_err(|failure| match failure {
             Failure::Usage(why) => Failure::usage(why.trim_start_matches("--grid ")),
             other => other,
         })?;
-        Self::parse(&text, &file, asked)
+        Self::parse(&text, &file, asked, kernels)
     }
 
-    /// Parses the text of the file of this name.
-    pub fn parse(text: &str, file: &str, asked: &SweepRequest) -> Result<Self, Failure> {
+    /// Parses the text of the file of this name. Without `kernels`, every cell runs in the model.
+    ///
+    /// # Errors
+    ///
+    /// Everything that is wrong with it.
+    pub fn parse(
+        text: &str,
+        file: &str,
+        asked: &SweepRequest,
+        kernels: Option<&dyn Kernels>,
+    ) -> Result<Self, Failure> {
         let source = Source { file, text };
         let document: Document = toml::from_str(text).map_err(|error| {
             let Some(at) = error.span() else {
@@ -379,13 +369,11 @@ impl Grid {
         };
         let day = wrong.keep(day)?.flatten();
         let linux = document.linux.as_ref().map(|given| given.get_ref().clone());
-        let named = |on: Option<&KernelTarget>| {
+        let named = |on: Option<&dyn KernelPlans>| {
             source.distinct(("policies", "\"commit\""), &policies, |given| {
                 let resolved = match on {
                     None => input::trimmer(given.get_ref()).map(|(name, trimmer)| (name, trimmer.into())),
-                    Some(target) => {
-                        on_kernel::policy(given.get_ref(), target).map(|(name, policy)| (name, policy.id()))
-                    }
+                    Some(plans) => plans.policy(given.get_ref()),
                 };
                 resolved.map_err(|failure| source.refuse_as("policies", "--policy", &given.span(), failure))
             })
@@ -430,20 +418,12 @@ impl Grid {
         let Some((first, (_, workload))) = workloads.first() else {
             return Err(Failure::usage(format!("{file}: has no cells")));
         };
-        let target = file_system::target(
-            &request(first, defaults::UTILIZATION_PERCENT),
-            workload,
-            None,
-            &Silent::default(),
-        );
-        let kernel = match target {
-            Ok(Target::Kernel(target)) => Some(target),
-            Ok(_) => None,
+        let first = request(first, defaults::UTILIZATION_PERCENT);
+        let on_kernel = match kernels.map_or(Ok(None), |kernels| kernels.chosen(&first, workload)) {
+            Ok(on_kernel) => on_kernel,
             Err(failure) => return Err(Failure::Usage(in_grid(&located(failure)?))),
         };
-        let parsed = kernel.as_ref().map(|kernel| kernel.parse::<KernelTarget>()).transpose();
-        let parsed = parsed.map_err(Failure::usage)?;
-        let policies = named(parsed.as_ref())?;
+        let policies = named(on_kernel.as_deref())?;
         let each_plan = || {
             workloads.iter().flat_map(|(name, (at, workload))| {
                 utilizations.iter().map(move |&percent| (name, at, workload, percent))
@@ -457,7 +437,7 @@ impl Grid {
             }
             Err(failure) => failure,
         };
-        let plans = match parsed {
+        let plans = match on_kernel {
             None => {
                 let mut plans = Vec::new();
                 for (name, at, _, percent) in each_plan() {
@@ -467,32 +447,25 @@ impl Grid {
                 wrong.end()?;
                 Plans::Model(plans)
             }
-            Some(target) => {
-                let text = target.to_string();
-                let plans = each_plan().map(|(name, at, workload, percent)| {
+            Some(mut on) => {
+                for (name, at, workload, percent) in each_plan() {
                     if matches!(workload.kind, Kind::Command(_)) {
                         let why = "is a program of this computer, which may be another one next time; expected a workload \
                                    of trimwise, or `trimwise compare`";
                         return Err(source.refuse(at, format!("workloads: {name}: {why}")));
                     }
-                    let plan = on_chosen(&request(name, percent), &text, None).and_then(|(request, target)| {
-                        let plan = on_kernel::Plan::of(&request, &target)?;
-                        Ok((request, plan))
-                    });
-                    plan.map_err(|failure| refused((name, at, percent), failure))
-                });
-                let plans = plans.collect::<Result<_, Failure>>()?;
-                let on = OnKernel { image: guests::image(&target)?, target, plans };
-                for (number, (name, at, _, percent)) in each_plan().enumerate() {
-                    let checked = on.runs(number, defaults::SEED).check();
-                    checked.map_err(|failure| refused((name, at, percent), failure))?;
+                    let added = on.add(&request(name, percent));
+                    added.map_err(|failure| refused((name, at, percent), failure))?;
                 }
-                Plans::Kernel(Box::new(on))
+                for (number, (name, at, _, percent)) in each_plan().enumerate() {
+                    on.check(number).map_err(|failure| refused((name, at, percent), failure))?;
+                }
+                Plans::Kernel(on)
             }
         };
         let description = Description {
             trimwise: trimwise::VERSION.to_owned(),
-            made_by: made_by(kernel.is_some()),
+            made_by: plans.made_by(),
             cells: 0,
             devices: plans
                 .devices()
@@ -503,7 +476,10 @@ impl Grid {
                 })
                 .collect(),
             policies: policies.into_iter().map(|(_, policy)| policy).collect(),
-            file_system: asked.fs.filter(|_| kernel.is_some()).map(|fs| fs.name().to_owned()),
+            file_system: asked
+                .fs
+                .filter(|_| matches!(plans, Plans::Kernel(_)))
+                .map(|fs| fs.name().to_owned()),
             kernel: plans.kernel()?,
             workloads: workloads
                 .into_iter()
@@ -596,9 +572,7 @@ impl Grid {
             (Plans::Model(plans), Some(own)) => On::Own(&plans[plan], own),
             (Plans::Model(plans), None) => On::Model(&plans[plan], plans[plan].policies[policy]),
             (Plans::Kernel(on), _) => {
-                let mut runs = on.runs(plan, seed);
-                runs.grid.devices = &runs.grid.devices[device..=device];
-                On::Kernel(runs, on.plans[plan].1.policies[policy])
+                On::Kernel(&**on, KernelCell { plan, device, policy, seed, rep: rep as u32 })
             }
         };
         let (name, profile) = &self.plans.devices()[device];
@@ -621,9 +595,7 @@ impl Grid {
                 let largest = devices.map(|(_, device)| pool::memory_of_run(device)).max();
                 pool::default_jobs(largest.unwrap_or_default())
             }
-            Plans::Kernel(on) => {
-                (0..on.plans.len()).map(|plan| on.runs(plan, defaults::SEED).jobs()).min().unwrap_or(1)
-            }
+            Plans::Kernel(on) => on.jobs(),
         }
     }
 }
@@ -632,29 +604,32 @@ impl Plans {
     fn devices(&self) -> &[(String, Profile)] {
         match self {
             Self::Model(plans) => plans.first().map_or(&[], |plan| &plan.devices),
-            Self::Kernel(on) => on.plans.first().map_or(&[], |(_, plan)| &plan.devices),
+            Self::Kernel(on) => on.devices(),
         }
     }
 
     fn workload(&self, plan: usize) -> &Workload {
         match self {
             Self::Model(plans) => &plans[plan].workload,
-            Self::Kernel(on) => &on.plans[plan].1.workload,
+            Self::Kernel(on) => on.workload(plan),
         }
     }
 
     /// The kernel, and what its guests run of this computer.
     fn kernel(&self) -> Result<Vec<Named>, Failure> {
-        let Self::Kernel(on) = self else { return Ok(Vec::new()) };
-        let kernel = RealKernel::of(&on.image, &on.target)?;
-        let mut programs =
-            vec![Named { name: kernel.title(), sha256: hash(format!("{kernel:?}").as_bytes()) }];
-        if on.plans.iter().any(|(_, plan)| plan.policies.iter().any(|policy| policy.is_daemon())) {
-            let sha256 = images::file_hash(&guests::trimwised()?);
-            let sha256 = sha256.map_err(|e| Failure::run(format!("trimwised: {e}")))?;
-            programs.push(Named { name: "trimwised".to_owned(), sha256 });
+        match self {
+            Self::Model(_) => Ok(Vec::new()),
+            Self::Kernel(on) => on.kernel(),
         }
-        Ok(programs)
+    }
+
+    /// The parts of the code that decide what runs come to, with their hashes. Devices and workloads have hashes of their
+    /// own.
+    fn made_by(&self) -> String {
+        match self {
+            Self::Model(_) => crate::MODEL.to_owned(),
+            Self::Kernel(on) => format!("{}, {}", crate::MODEL, on.made_by()),
+        }
     }
 }
 
@@ -689,14 +664,6 @@ fn singular(what: &str, size: u64) -> &str {
         _ if size == 1 => what.trim_end_matches('s'),
         _ => what,
     }
-}
-
-/// The parts of the code that decide what runs come to, with their hashes. Devices and workloads have hashes of their own.
-fn made_by(on_kernel: bool) -> String {
-    let parts: &[&str] = if on_kernel { &["model", "guest"] } else { &["model"] };
-    let code = made::code();
-    let named = |part: &&str| code.get(*part).map(|hash| format!("{part} {hash}"));
-    parts.iter().filter_map(named).collect::<Vec<_>>().join(", ")
 }
 
 /// The seeds of all entries, in their order.

@@ -4,9 +4,12 @@
 //! and a killed one loses only the cells that it was in. The data set is made from those files in the order of the
 //! cells. So its bytes depend on nothing but the grid.
 
-mod columns;
+pub mod columns;
 mod folder;
 mod grid;
+pub mod on_kernel;
+#[cfg(feature = "parquet")]
+mod parquet_file;
 #[cfg(test)]
 mod tests;
 
@@ -28,24 +31,22 @@ use trimwise::compare::verdict;
 use trimwise::failure::Failure;
 use trimwise::numbers::counted;
 use trimwise::policy::{PolicyId, PolicySpec, Trimmer};
-use trimwise_lab::guests;
+use trimwise_linux::file_system::FileSystem;
 use trimwise_linux::pool;
-use trimwise_uml::cell::KernelCellError;
-use trimwise_uml::job::{FileSystem, JobError};
-use trimwise_uml::machine::MachineError;
 
 use crate::as_text;
 use crate::caller::{self, Caller, OnInterrupt, Progress, Silent};
 use crate::check::{JOBS, within};
+use crate::clock::Clock;
 use crate::compare::Comparison;
-use crate::compare::on_kernel::Clock;
 use crate::guest_limits::{GUEST_LIMITS, GuestLimits};
+use crate::laboratory::Laboratory;
 pub use columns::Row;
-pub(crate) use folder::Folder;
-use folder::{Found, Outcome};
-pub use grid::Named;
-pub(crate) use grid::{Grid, Own};
+use folder::Found;
+pub use folder::{Folder, Outcome};
+pub use grid::{Grid, Named, Own};
 use grid::{On, Place};
+use on_kernel::Kernels;
 
 /// Which cells to run, and where their results go.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -208,21 +209,43 @@ pub struct FailedCell {
     pub error: String,
 }
 
-/// Runs a sweep.
+/// Runs a sweep; one of another file system than ext4 runs in the laboratory.
 ///
 /// # Errors
 ///
 /// What is wrong with the request, or why its folder cannot be used. [`Summary::failure`] says whether cells failed.
-pub fn run(request: &SweepRequest, caller: &dyn Caller) -> Result<Summary, Failure> {
+pub fn run(
+    request: &SweepRequest,
+    caller: &dyn Caller,
+    laboratory: &dyn Laboratory,
+) -> Result<Summary, Failure> {
+    match request.fs {
+        None | Some(FileSystem::Ext4) => run_on(request, caller, None),
+        Some(_) => laboratory.sweep(request, caller),
+    }
+}
+
+/// Runs a sweep in the model, or where `kernels` says.
+///
+/// # Errors
+///
+/// As [`run`].
+pub fn run_on(
+    request: &SweepRequest,
+    caller: &dyn Caller,
+    kernels: Option<&dyn Kernels>,
+) -> Result<Summary, Failure> {
     within("--jobs", request.jobs, &JOBS)?;
     request.limits.check()?;
     if request.limits.are_given() && request.fs.is_none_or(|fs| fs == FileSystem::Ext4) {
         return Err(Failure::usage(format!("{GUEST_LIMITS}; expected --fs xfs, btrfs or f2fs")));
     }
-    let grid = Grid::read(request)?;
+    let grid = Grid::read(request, kernels)?;
     if request.is_dry {
         return Ok(Summary::of(&grid, request));
     }
+    // What no run could write is told before the first.
+    file_of(&[])?;
     let folder = Folder::open(&request.out, &grid, false)?;
     grid.workloads().for_each(|workload| workload.tell_notes(caller));
     let stop = caller.stop(OnInterrupt::StopAndShow)?;
@@ -235,7 +258,11 @@ pub fn run(request: &SweepRequest, caller: &dyn Caller) -> Result<Summary, Failu
 
 /// Runs the cells of the share that are missing, and writes the data set. A cell that fails is recorded as such; under
 /// somebody's own policy it ends the sweep instead, without a data set.
-pub(crate) fn sweep(
+///
+/// # Errors
+///
+/// If the folder cannot be used.
+pub fn sweep(
     grid: &Grid,
     folder: &Folder,
     request: &SweepRequest,
@@ -272,8 +299,8 @@ pub(crate) fn sweep(
         progress.begin_ageing(index);
         let (place, begun) = (grid.place(left[index]), Instant::now());
         let ran = run_cell(&place, (&progress, index), stop)?;
-        if let (Some(clock), On::Kernel(runs, policy)) = (&clock, &place.on) {
-            clock.tell_first(caller, runs.expected(*policy), begun.elapsed());
+        if let (Some(clock), On::Kernel(plans, of)) = (&clock, &place.on) {
+            clock.tell_first(caller, plans.expected(*of), begun.elapsed());
         }
         let failed = match ran {
             Ran::Done(outcome) => {
@@ -318,16 +345,17 @@ pub(crate) fn sweep(
 /// Tells how long cells on a kernel may take.
 fn clock(grid: &Grid, left: &[u64], jobs: usize, caller: &dyn Caller) -> Option<Clock> {
     let expected = |cell: &u64| match grid.place(*cell).on {
-        On::Kernel(runs, policy) => runs.expected(policy),
+        On::Kernel(plans, of) => plans.expected(of),
         On::Model(..) | On::Own(..) => Duration::ZERO,
     };
-    let On::Kernel(runs, _) = grid.place(*left.first()?).on else { return None };
+    let On::Kernel(plans, _) = grid.place(*left.first()?).on else { return None };
     let mean = left.iter().map(expected).sum::<Duration>() / u32::try_from(left.len()).unwrap_or(u32::MAX);
-    Some(Clock::of(caller, runs.target, (jobs, left.len()), mean))
+    Some(Clock::of(caller, &plans.title(), (jobs, left.len()), mean))
 }
 
-/// What came of running a cell.
-enum Ran {
+/// The result of running a cell.
+#[derive(Debug)]
+pub enum Ran {
     /// Its outcome, which would be the same each time.
     Done(Outcome),
     /// Why its guest did not end by itself, which may be otherwise next time.
@@ -343,12 +371,9 @@ fn run_cell(
     let (plan, policy, trimmer) = match &place.on {
         On::Model(plan, trimmer) => (plan, None, *trimmer),
         On::Own(plan, policy) => (plan, Some((*policy).clone()), Trimmer::Kernel(PolicySpec::OFF)),
-        On::Kernel(runs, policy) => {
+        On::Kernel(plans, of) => {
             progress.update(index, 0, 1);
-            return match runs.run((place.device.1, *policy, place.rep), None, stop)? {
-                Ok(cell) => Ok(Ran::Done(result(cell))),
-                Err(error) => Ok(of_guest(error)?),
-            };
+            return Ok(plans.run(*of, stop)?);
         }
     };
     let run = || {
@@ -382,7 +407,11 @@ fn run_cell(
 }
 
 /// Whether the first cell of a finished sweep has the same result a second time. That is kept as the cell after the last.
-pub(crate) fn repeats(grid: &Grid, folder: &Folder, stop: &Arc<AtomicBool>) -> Result<bool, Ended> {
+///
+/// # Errors
+///
+/// Why the cell has no result.
+pub fn repeats(grid: &Grid, folder: &Folder, stop: &Arc<AtomicBool>) -> Result<bool, Ended> {
     let second = grid.description.cells;
     if !matches!(folder.look(second)?, Found::Done(_)) {
         let silent = Silent::default().progress(1, "cells");
@@ -399,7 +428,11 @@ pub(crate) fn repeats(grid: &Grid, folder: &Folder, stop: &Arc<AtomicBool>) -> R
 }
 
 /// Returns what came of each cell of a finished sweep: its figures, or why there are none.
-pub(crate) fn results(grid: &Grid, folder: &Folder) -> Result<Vec<Result<Cell, String>>, Failure> {
+///
+/// # Errors
+///
+/// If the folder cannot be read.
+pub fn results(grid: &Grid, folder: &Folder) -> Result<Vec<Result<Cell, String>>, Failure> {
     let of = |cell| match folder.look(cell)? {
         Found::Done(Outcome::Result(cell)) => Ok(Ok(*cell)),
         Found::Done(Outcome::Error(why)) => Ok(Err(why)),
@@ -408,7 +441,8 @@ pub(crate) fn results(grid: &Grid, folder: &Folder) -> Result<Vec<Result<Cell, S
     (0..grid.description.cells).map(of).collect()
 }
 
-fn result(mut cell: Cell) -> Outcome {
+/// Returns a result as the folder keeps it.
+pub fn result(mut cell: Cell) -> Outcome {
     // Series have no place in a table.
     cell.latency_quantiles_ns.clear();
     if let Some(device) = &mut cell.device_stats {
@@ -416,24 +450,6 @@ fn result(mut cell: Cell) -> Outcome {
         device.blocks = None;
     }
     Outcome::Result(Box::new(cell))
-}
-
-/// Tells a guest that would fail each time from one that was ended, and from a computer on which none can run.
-fn of_guest(error: KernelCellError) -> Result<Ran, Failure> {
-    use MachineError::{BrokeOff, Silent, SleepsForEver, TookTooLong};
-    match error {
-        KernelCellError::Job(
-            error @ (JobError::Disk { .. }
-            | JobError::NoReport { .. }
-            | JobError::Machine(
-                BrokeOff { .. } | Silent { .. } | SleepsForEver { .. } | TookTooLong { .. },
-            )),
-        ) => Ok(Ran::BrokenOff(error.to_string())),
-        KernelCellError::Store(_) | KernelCellError::Job(JobError::Folder { .. } | JobError::Machine(_)) => {
-            Err(guests::failure(error))
-        }
-        lasting => Ok(Ran::Done(Outcome::Error(lasting.to_string()))),
-    }
 }
 
 /// Writes the data set from the cells that are there. Another process may add cells meanwhile: then once more.
@@ -449,7 +465,7 @@ fn write_parts(grid: &Grid, folder: &Folder, summary: &mut Summary) -> Result<()
                 stray = stray.or_else(|| folder.stray_part(part));
             } else {
                 found += rows.len() as u64;
-                let bytes = columns::parquet(&rows).map_err(Failure::run)?;
+                let bytes = file_of(&rows)?;
                 summary.parts.push(folder.write_part(part, &bytes)?);
             }
         }
@@ -461,6 +477,21 @@ fn write_parts(grid: &Grid, folder: &Folder, summary: &mut Summary) -> Result<()
         folder.clean(cells);
     }
     Ok(())
+}
+
+/// Returns rows as a file of the data set.
+#[cfg(feature = "parquet")]
+fn file_of(rows: &[Value]) -> Result<Vec<u8>, Failure> {
+    parquet_file::written(rows).map_err(Failure::run)
+}
+
+/// Refuses to write a data set.
+#[cfg(not(feature = "parquet"))]
+fn file_of(_: &[Value]) -> Result<Vec<u8>, Failure> {
+    Err(Failure::usage(
+        "sweep: the data set is Parquet, which this trimwise was built without; expected `cargo install --path \
+         crates/trimwise-cli --features parquet`, or a package, which has it. `--dry-run` counts the cells without it",
+    ))
 }
 
 /// Scans until the count is the same after a scan as before it; returns what that scan found.

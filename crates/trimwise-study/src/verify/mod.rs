@@ -10,6 +10,8 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use crate::bench::verify::{Torture, Verdict, Verification, verify};
+use crate::bench::{Hooks, Part, Settings};
 use serde::{Deserialize, Serialize};
 use trimwise::block::{BlockQueue, ModelDevice, QueueConfig};
 use trimwise::content::ContentClass;
@@ -17,8 +19,6 @@ use trimwise::engine::Sim;
 use trimwise::failure::Failure;
 use trimwise::ssd::{Drive, Faults, SsdConfig};
 use trimwise::units::{Bytes, SimDuration};
-use trimwise_lab::bench::verify::{Torture, Verdict, Verification, verify};
-use trimwise_lab::bench::{Hooks, Part, Settings};
 use trimwise_linux::block_on;
 use trimwise_linux::raw_device::Target;
 

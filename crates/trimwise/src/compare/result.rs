@@ -59,7 +59,7 @@ pub struct Cell {
 }
 
 /// Properties of the modelled drive that the verdict needs, besides the figures of its runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriveFacts {
     pub capacity_bytes: u64,
     /// Program/erase cycles that a block is rated for.

@@ -8,7 +8,7 @@ mod mapping;
 mod shrunk;
 mod slc;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::geometry::Geometry;
 pub use mapping::*;
@@ -100,7 +100,7 @@ pub struct NandConfig {
     pub endurance_is_assumed: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LinkKind {
     /// Half duplex: data go one way at a time.

@@ -7,10 +7,10 @@ use trimwise::compare::result::Measure;
 use trimwise::workload::days::{DAYS_MAX, DayShape};
 
 use crate::arguments::{GuestLimits, OutputArguments, whole, whole_in, word};
+use trimwise_linux::file_system::FileSystem;
 use trimwise_study::check::REPS;
 use trimwise_study::compare::CompareRequest;
 use trimwise_study::defaults;
-use trimwise_uml::job::FileSystem;
 
 /// Arguments of `advise`.
 #[derive(Clone, Debug, Args)]

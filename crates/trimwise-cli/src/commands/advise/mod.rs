@@ -11,13 +11,14 @@ use trimwise_study::advise;
 use trimwise_study::caller::Caller;
 use trimwise_study::conclusion::{Conclusion, Decision};
 
+use crate::laboratory::Beside;
 use crate::output::{self, Destinations};
 use arguments::AdviseArguments;
 
 /// Runs the command and returns what to print.
 pub fn run(arguments: &AdviseArguments, caller: &dyn Caller) -> Result<String, Failure> {
     let destinations = Destinations::check(&arguments.output)?;
-    let advice = advise::run(&arguments.request(), caller)?;
+    let advice = advise::run(&arguments.request(), caller, &Beside)?;
     let text = || text::render(&advice, arguments.details);
     let text = destinations.deliver_with_report(&advice, || report::html(&advice), text)?;
     let applied = if arguments.apply { apply(&advice.conclusion, caller) } else { Ok(()) };

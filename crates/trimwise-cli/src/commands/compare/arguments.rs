@@ -6,7 +6,7 @@ use clap::Args;
 use trimwise::compare::result::Measure;
 use trimwise::policy::terms;
 use trimwise::workload::days::{DAYS_MAX, DayShape};
-use trimwise_uml::job::FileSystem;
+use trimwise_linux::file_system::FileSystem;
 
 use crate::arguments::GuestLimits;
 use crate::arguments::{OutputArguments, policy_help, whole, whole_in, word};

@@ -8,7 +8,7 @@ use trimwise::compare::summary::{DeviceSummary, PolicySummary};
 use trimwise::policy::PolicyId;
 use trimwise::units::{Bytes, UNIT_BYTES};
 use trimwise::workload::latency::Operation;
-use trimwise_lab::plot::Axis;
+use trimwise_study::plot::Axis;
 
 use crate::figures;
 use crate::report::chart::{

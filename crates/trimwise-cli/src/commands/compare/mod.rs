@@ -13,13 +13,14 @@ use trimwise_study::compare::{self, CompareRequest, Comparison};
 use trimwise_study::defaults;
 
 use crate::commands::compare::arguments::CompareArguments;
+use crate::laboratory::Beside;
 use crate::output::{self, Destinations};
 
 /// Runs the command and returns what to print.
 pub fn run(arguments: &CompareArguments, caller: &dyn Caller) -> Result<String, Failure> {
     let request = arguments.request()?;
     let destinations = Destinations::check(&arguments.output)?;
-    deliver(arguments, &destinations, compare::run(&request, caller)?)
+    deliver(arguments, &destinations, compare::run(&request, caller, &Beside)?)
 }
 
 impl CompareArguments {

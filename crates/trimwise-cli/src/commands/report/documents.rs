@@ -1,50 +1,97 @@
 //! Saved documents: which command wrote one, and what is in it.
 
+use std::any::Any;
 use std::path::Path;
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use trimwise::failure::Failure;
-use trimwise_lab::experiment::result::ExperimentResult;
 use trimwise_linux::files::read_input;
 
-use crate::commands::bench::BenchReport;
-use crate::commands::bench::map::MapReport;
 use crate::output::SCHEMA;
 use trimwise_study::advise::Advice;
 use trimwise_study::compare::Comparison;
 use trimwise_study::sweep::Summary;
-use trimwise_study::tournament::Tournament;
 
 /// The largest document: a comparison of a thousand runs is 40 MB.
 const BYTES_MAX: u64 = 1 << 30;
 
 /// What is shown.
 pub enum Document {
+    /// A comparison.
     Compare(Box<Comparison>),
-    Reproduce(Vec<ExperimentResult>),
-    Bench(Box<BenchReport>),
-    Map(Box<MapReport>),
+    /// A data set.
     Sweep(Box<Summary>),
+    /// An advice.
     Advise(Box<Advice>),
-    Tournament(Box<Tournament>),
+    /// What a command of the laboratory wrote.
+    Laboratory(Box<dyn OfLaboratory>),
 }
+
+/// A document of the laboratory, by the command that wrote it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Of `reproduce`: one experiment or a list of them.
+    Reproduce,
+    /// Of `bench`.
+    Bench,
+    /// Of `bench --map`.
+    Map,
+    /// Of `tournament`.
+    Tournament,
+}
+
+impl Kind {
+    /// The command that wrote it.
+    pub const fn command(self) -> &'static str {
+        match self {
+            Self::Reproduce => "reproduce",
+            Self::Bench => "bench",
+            Self::Map => "bench --map",
+            Self::Tournament => "tournament",
+        }
+    }
+}
+
+/// What a report needs of a document of the laboratory.
+pub trait OfLaboratory: Any {
+    /// The command that wrote it.
+    fn command(&self) -> &'static str;
+
+    /// Returns its report.
+    ///
+    /// # Errors
+    ///
+    /// If that cannot be made.
+    fn html(&self) -> Result<String, Failure>;
+
+    /// Returns a report of this document and another one, each with its file; `None` if the other is of another command, or
+    /// the command has no such report.
+    fn pair(&self, files: [&str; 2], other: &dyn Any) -> Option<Result<String, Failure>>;
+}
+
+/// Reads a document of the laboratory: its text, and its file for messages.
+pub type ReadOfLaboratory = dyn Fn(Kind, &str, &str) -> Result<Box<dyn OfLaboratory>, Failure>;
 
 const EXPECTED: &str =
     "expected what compare, advise, reproduce, bench, sweep or tournament wrote with --json";
 
 impl Document {
     /// Reads a file.
-    pub fn read(path: &Path) -> Result<Self, Failure> {
+    pub fn read(path: &Path, of_laboratory: &ReadOfLaboratory) -> Result<Self, Failure> {
         let file = path.display().to_string();
         let bytes = read_input(path, BYTES_MAX).map_err(|e| Failure::usage(format!("{file}: {e}")))?;
         let text = String::from_utf8(bytes)
             .map_err(|_| Failure::usage(format!("{file}: is not UTF-8 text; {EXPECTED}")))?;
-        Self::parse(&text, &file)
+        Self::parse(&text, &file, of_laboratory)
     }
 
     /// Reads a text; `file` is for messages.
-    pub fn parse(text: &str, file: &str) -> Result<Self, Failure> {
+    ///
+    /// # Errors
+    ///
+    /// If it is no document of this version.
+    pub fn parse(text: &str, file: &str, of_laboratory: &ReadOfLaboratory) -> Result<Self, Failure> {
         let refused = |what: String| Failure::usage(format!("{file}: {what}; {EXPECTED}"));
         // Some editors begin a file with a byte order mark.
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -69,11 +116,7 @@ impl Document {
             None => return Err(refused("has no key `schema`".to_owned())),
         }
         if is_experiment {
-            return if value.is_array() {
-                typed(text, file).map(Self::Reproduce)
-            } else {
-                typed(text, file).map(|one| Self::Reproduce(vec![one]))
-            };
+            return of_laboratory(Kind::Reproduce, text, file).map(Self::Laboratory);
         }
         if has("cells") && has("verdict") {
             let comparison: Comparison = typed(text, file)?;
@@ -88,16 +131,16 @@ impl Document {
             return advice.restored().map(|advice| Self::Advise(Box::new(advice))).map_err(&refused);
         }
         if has("map") && has("device") {
-            return typed(text, file).map(|map| Self::Map(Box::new(map)));
+            return of_laboratory(Kind::Map, text, file).map(Self::Laboratory);
         }
         if has("tests") && has("device") {
-            return typed(text, file).map(|report| Self::Bench(Box::new(report)));
+            return of_laboratory(Kind::Bench, text, file).map(Self::Laboratory);
         }
         if has("grid") && has("product") {
             return typed(text, file).map(|summary| Self::Sweep(Box::new(summary)));
         }
         if has("standings") && has("cases") {
-            return typed(text, file).map(|tournament| Self::Tournament(Box::new(tournament)));
+            return of_laboratory(Kind::Tournament, text, file).map(Self::Laboratory);
         }
         Err(refused("was written by another command of trimwise".to_owned()))
     }
@@ -106,17 +149,18 @@ impl Document {
     pub fn command(&self) -> &'static str {
         match self {
             Self::Compare(_) => "compare",
-            Self::Reproduce(_) => "reproduce",
-            Self::Bench(_) => "bench",
-            Self::Map(_) => "bench --map",
             Self::Sweep(_) => "sweep",
             Self::Advise(_) => "advise",
-            Self::Tournament(_) => "tournament",
+            Self::Laboratory(document) => document.command(),
         }
     }
 }
 
 /// Reads it as what it is; the message names line and column.
-fn typed<T: DeserializeOwned>(text: &str, file: &str) -> Result<T, Failure> {
+///
+/// # Errors
+///
+/// If it is something else.
+pub fn typed<T: DeserializeOwned>(text: &str, file: &str) -> Result<T, Failure> {
     serde_json::from_str(text).map_err(|e| Failure::usage(format!("{file}: {e}; {EXPECTED}")))
 }

@@ -1,6 +1,6 @@
 //! `trimwise report`: makes the report of saved JSON documents, of one or of two side by side.
 
-mod documents;
+pub mod documents;
 #[cfg(test)]
 mod tests;
 
@@ -10,9 +10,10 @@ use clap::Args;
 use trimwise::failure::Failure;
 
 use crate::arguments::OutputArguments;
-use crate::commands::{advise, bench, compare, reproduce, sweep, tournament};
+use crate::commands::{advise, compare, sweep};
+use crate::laboratory;
 use crate::output::Destinations;
-use documents::Document;
+use documents::{Document, ReadOfLaboratory};
 
 /// Arguments of `report`.
 #[derive(Debug, Args)]
@@ -37,8 +38,19 @@ pub struct ReportArguments {
     pub force: bool,
 }
 
-/// Runs the command and returns what to print.
+/// Runs the command and returns what to print. The laboratory takes over where a document is its own.
 pub fn run(arguments: &ReportArguments) -> Result<String, Failure> {
+    run_with(arguments, &|kind, _, file| {
+        Err(laboratory::hand_over(&format!("{file}: a document of `trimwise {}`", kind.command())))
+    })
+}
+
+/// Runs the command where documents of the laboratory can be read.
+///
+/// # Errors
+///
+/// If a document cannot be read, two have nothing in common, or the report cannot be written.
+pub fn run_with(arguments: &ReportArguments, of_laboratory: &ReadOfLaboratory) -> Result<String, Failure> {
     let output = OutputArguments { force: arguments.force, ..OutputArguments::default() };
     let destinations = Destinations::check(&output)?;
     destinations.check_another("--out", &arguments.out)?;
@@ -50,46 +62,52 @@ pub fn run(arguments: &ReportArguments) -> Result<String, Failure> {
             arguments.out.display()
         )));
     }
-    let read = arguments.documents.iter().map(|path| Ok((path.display().to_string(), Document::read(path)?)));
+    let read = arguments
+        .documents
+        .iter()
+        .map(|path| Ok((path.display().to_string(), Document::read(path, of_laboratory)?)));
     let read: Vec<(String, Document)> = read.collect::<Result<_, Failure>>()?;
     let html = html(&read)?;
     destinations.write_result("--out", &arguments.out, &html)?;
     Ok(format!("Report: {}\n", arguments.out.display()))
 }
 
-fn html(read: &[(String, Document)]) -> Result<String, Failure> {
+/// Returns the report of one or two documents, each with its file.
+///
+/// # Errors
+///
+/// If two have nothing in common.
+pub fn html(read: &[(String, Document)]) -> Result<String, Failure> {
     match read {
         [(_, one)] => match one {
             Document::Compare(comparison) => compare::report::html(comparison),
-            Document::Reproduce(results) => reproduce::report::html(results, &reproduce::repeat(results)),
-            Document::Bench(report) => bench::report::html(report),
-            Document::Map(report) => bench::map::html(report),
             Document::Sweep(summary) => sweep::report::html(summary),
             Document::Advise(advice) => advise::report::html(advice),
-            Document::Tournament(tournament) => tournament::report::html(tournament),
+            Document::Laboratory(document) => document.html(),
         },
         [(a, one), (b, other)] => match (one, other) {
             (Document::Compare(one), Document::Compare(other)) => {
                 compare::report::pair([(a, one), (b, other)])
             }
-            (Document::Reproduce(one), Document::Reproduce(other)) => {
-                reproduce::report::pair([(a, one), (b, other)])
-            }
-            (Document::Bench(one), Document::Bench(other)) => bench::report::pair([(a, one), (b, other)]),
             (Document::Sweep(one), Document::Sweep(other)) => sweep::report::pair([(a, one), (b, other)]),
-            (Document::Map(one), Document::Map(other)) => bench::map::pair([(a, one), (b, other)]),
-            (Document::Advise(_), Document::Advise(_))
-            | (Document::Tournament(_), Document::Tournament(_)) => Err(Failure::usage(format!(
-                "{a} and {b} are both of `{}`; expected one of them, or two documents of compare, reproduce, bench or \
-                 sweep",
-                one.command()
-            ))),
-            _ => Err(Failure::usage(format!(
-                "{a} is of `{}`, {b} of `{}`; expected two documents of the same command",
-                one.command(),
-                other.command()
-            ))),
+            (Document::Laboratory(one), Document::Laboratory(other)) => {
+                let files = [a.as_str(), b.as_str()];
+                one.pair(files, &**other)
+                    .unwrap_or_else(|| Err(unlike([(a, one.command()), (b, other.command())])))
+            }
+            _ => Err(unlike([(a, one.command()), (b, other.command())])),
         },
         _ => Err(Failure::usage("report: expected one or two documents")),
     }
+}
+
+/// The error for two documents that no report shows side by side.
+fn unlike([(a, one), (b, other)]: [(&str, &str); 2]) -> Failure {
+    if one == other {
+        return Failure::usage(format!(
+            "{a} and {b} are both of `{one}`; expected one of them, or two documents of compare, reproduce, bench or \
+             sweep"
+        ));
+    }
+    Failure::usage(format!("{a} is of `{one}`, {b} of `{other}`; expected two documents of the same command"))
 }

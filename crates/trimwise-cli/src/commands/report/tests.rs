@@ -5,14 +5,19 @@ use trimwise_study::Versioned;
 use super::*;
 use crate::commands::advise::tests::{advice, gated};
 use crate::commands::compare::tests::{cells::cells, table::comparison};
-use crate::commands::reproduce::tests::{experiment, plotted};
+
+fn read(text: &str) -> Result<Document, Failure> {
+    Document::parse(text, "a.json", &|kind, _, file| {
+        Err(Failure::usage(format!("{file}: handed over as one of {}", kind.command())))
+    })
+}
 
 fn parsed(document: &impl Serialize) -> Document {
-    Document::parse(&Versioned::of(document).text().unwrap(), "a.json").unwrap()
+    read(&Versioned::of(document).text().unwrap()).unwrap()
 }
 
 fn refused(text: &str) -> String {
-    match Document::parse(text, "a.json") {
+    match read(text) {
         Err(Failure::Usage(what)) => what,
         Err(other) => panic!("another kind of failure: {other}"),
         Ok(document) => panic!("taken for one of {}", document.command()),
@@ -22,6 +27,20 @@ fn refused(text: &str) -> String {
 fn html_of(documents: Vec<Document>) -> Result<String, Failure> {
     let names = ["runs/a.json", "runs/b.json"].map(str::to_owned);
     html(&names.into_iter().zip(documents).collect::<Vec<_>>())
+}
+
+#[test]
+fn documents_of_the_laboratory_are_handed_over_by_their_command() {
+    for (document, command) in [
+        (json!({"experiment": "x", "claims": []}), "reproduce"),
+        (json!({"tests": [], "device": {}}), "bench"),
+        (json!({"map": {}, "device": {}}), "bench --map"),
+        (json!({"standings": [], "cases": []}), "tournament"),
+    ] {
+        let mut document = document;
+        (document["schema"], document["trimwise"]) = (json!(1), json!("0"));
+        assert_eq!(refused(&document.to_string()), format!("a.json: handed over as one of {command}"));
+    }
 }
 
 #[test]
@@ -43,20 +62,6 @@ fn saved_runs_are_judged_as_the_run_was() {
 }
 
 #[test]
-fn saved_experiments_have_the_report_that_the_run_would_have_written() {
-    for result in [experiment(), plotted()] {
-        let Document::Reproduce(read) = parsed(&result) else { panic!("not of reproduce") };
-        let command = reproduce::repeat(&read);
-        assert_eq!(
-            html_of(vec![Document::Reproduce(read)]).unwrap(),
-            reproduce::report::html(&[result], &command).unwrap()
-        );
-    }
-    let list = json!([{"schema": 1, "trimwise": "0", "experiment": "x", "claims": []}]).to_string();
-    assert!(refused(&list).starts_with("a.json: missing field"), "{}", refused(&list));
-}
-
-#[test]
 fn a_saved_advice_has_the_report_that_the_run_would_have_written() {
     let mut run = advice(gated);
     assert_eq!(html_of(vec![parsed(&run)]).unwrap(), advise::report::html(&run).unwrap());
@@ -64,36 +69,6 @@ fn a_saved_advice_has_the_report_that_the_run_would_have_written() {
     assert!(failure.contains("are both of `advise`; expected one of them"), "{failure}");
     run = advice(|_| 100.0);
     assert_eq!(html_of(vec![parsed(&run)]).unwrap(), advise::report::html(&run).unwrap());
-}
-
-#[test]
-fn rows_of_other_layouts_keep_their_figures_and_the_report_says_that_tables_are_missing() {
-    let mut document = serde_json::to_value(plotted()).unwrap();
-    document["schema"] = json!(1);
-    document["rows"] = json!({"runs": [1, 2], "plots": document["rows"]});
-    let page = html_of(vec![Document::parse(&document.to_string(), "a.json").unwrap()]).unwrap();
-    assert_eq!(page.matches("<figure class=\"chart\">").count(), 3);
-    assert!(page.contains("An earlier version of trimwise wrote this document"), "{page}");
-}
-
-#[test]
-fn tables_that_only_the_experiment_lays_out_come_from_the_document() {
-    let mut document = serde_json::to_value(plotted()).unwrap();
-    document["rows"] = json!({"measured": {}, "plots": document["rows"].take()});
-    document["tables"] =
-        json!([{"title": "What was discarded", "header": ["mount"], "rows": [["ext4 discard"]]}]);
-    let page = html_of(vec![parsed(&document)]).unwrap();
-    assert!(page.contains("What was discarded") && page.contains(">ext4 discard</td>"), "{page}");
-    assert!(!page.contains("An earlier version of trimwise"), "{page}");
-}
-
-#[test]
-fn a_byte_order_mark_is_skipped_and_no_control_character_reaches_the_page() {
-    let mut result = plotted();
-    result.question = "red \u{1b}[31m, back \u{202e}, `named`".to_owned();
-    let text = format!("\u{feff}{}", Versioned::of(&result).text().unwrap());
-    let page = html_of(vec![Document::parse(&text, "a.json").unwrap()]).unwrap();
-    assert!(page.contains("red \u{fffd}[31m, back \u{fffd}, <code>named</code>"), "{page}");
 }
 
 #[test]
@@ -117,28 +92,14 @@ fn two_comparisons_stand_side_by_side_with_what_changed() {
 }
 
 #[test]
-fn two_experiments_say_which_claims_changed() {
-    let (a, mut b) = (plotted(), plotted());
-    b.claims = experiment().claims;
-    let mut c = experiment();
-    c.claims[0].met = !c.claims[0].met;
-    let page = html_of(vec![parsed(&experiment()), parsed(&c)]).unwrap();
-    assert!(page.contains("changed: <code>postmark-vendors</code>"), "{page}");
-    let page = html_of(vec![parsed(&a), parsed(&b)]).unwrap();
-    assert_eq!(page.matches("<figure class=\"chart\">").count(), 3);
-    let failure = html_of(vec![parsed(&a), parsed(&c)]).unwrap_err();
-    assert!(failure.to_string().contains("have no experiment in common"), "{failure}");
-}
-
-#[test]
 fn documents_that_cannot_be_compared_say_why() {
     let of = |device: &str| parsed(&comparison(cells(&[device], 2, true)));
     let two = |a, b| match html_of(vec![a, b]) {
         Err(Failure::Usage(what)) => what,
         other => panic!("{other:?}"),
     };
-    let said = two(of("vendor1"), parsed(&experiment()));
-    assert!(said.contains("runs/a.json is of `compare`, runs/b.json of `reproduce`"), "{said}");
+    let said = two(of("vendor1"), parsed(&advice(gated)));
+    assert!(said.contains("runs/a.json is of `compare`, runs/b.json of `advise`"), "{said}");
     let mut judged = cells(&["vendor1"], 2, true);
     judged.iter_mut().try_for_each(|cell| cell.judge_by("p99:read".parse().unwrap())).unwrap();
     let said = two(of("vendor1"), parsed(&comparison(judged)));

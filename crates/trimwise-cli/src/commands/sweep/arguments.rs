@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use trimwise_linux::file_system::FileSystem;
 use trimwise_study::sweep::{Shard, SweepRequest};
-use trimwise_uml::job::FileSystem;
 
 use crate::arguments::{GuestLimits, OutputArguments};
 

@@ -8,6 +8,7 @@ use trimwise_study::caller::Caller;
 use trimwise_study::sweep::{self, Summary};
 
 use crate::figures::{counted, thousands};
+use crate::laboratory::Beside;
 use crate::output::{self, Destinations};
 use crate::table;
 use arguments::SweepArguments;
@@ -19,7 +20,7 @@ pub fn run(arguments: &SweepArguments, caller: &dyn Caller) -> Result<String, Fa
     // A share alone tells nothing of cases that others run.
     let wants_cases =
         arguments.shard.is_none() || destinations.wants_report() || arguments.output.json.is_some();
-    let summary = sweep::run(&arguments.request(wants_cases), caller)?;
+    let summary = sweep::run(&arguments.request(wants_cases), caller, &Beside)?;
     let html = || report::html(&summary);
     let text = || text(&summary, arguments.dry_run);
     let text = destinations.deliver_with_report(&summary, html, text)?;

@@ -6,7 +6,7 @@ use trimwise::compare::figure::{View, WRITE_AMPLIFICATION};
 use trimwise::compare::summary::SummaryRow;
 use trimwise::failure::Failure;
 use trimwise::policy::PolicyId;
-use trimwise_lab::plot::Axis;
+use trimwise_study::plot::Axis;
 
 use crate::commands::compare::table::up_to;
 use crate::figures::{self, NONE};

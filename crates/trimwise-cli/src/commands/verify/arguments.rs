@@ -4,7 +4,7 @@ use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use trimwise::content::ContentClass;
 use trimwise::units::Bytes;
-use trimwise_lab::bench::Part;
+use trimwise_study::bench::Part;
 use trimwise_study::verify::{Plant, REST_S, TORTURE_PERCENT, VerifyRequest};
 
 use crate::arguments::{JsonArguments, region, some_bytes, whole, whole_in, word};
@@ -67,6 +67,7 @@ pub struct VerifyArguments {
     #[arg(long, value_name = "WORD")]
     pub destroy: Option<String>,
 
+    /// Where the result goes as JSON
     #[command(flatten)]
     pub json: JsonArguments,
 }

@@ -1,7 +1,7 @@
 //! Results of `verify`, as text.
 
 use trimwise::units::Bytes;
-use trimwise_lab::bench::verify::{Judgement, Verdict};
+use trimwise_study::bench::verify::{Judgement, Verdict};
 use trimwise_study::verify::VerifyReport;
 use trimwise_study::verify::directory::{DirectoryReport, Units};
 
@@ -143,11 +143,11 @@ fn capitalised(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use trimwise_lab::bench::Did;
-    use trimwise_lab::bench::verify::{Evidence, Fault, Speed, Speeds, Verification};
     use trimwise_linux::block_device::DiscardCounts;
     use trimwise_linux::mounted_verify::{Block, Disk, Found, Report};
     use trimwise_linux::raw_device::Promise;
+    use trimwise_study::bench::Did;
+    use trimwise_study::bench::verify::{Evidence, Fault, Speed, Speeds, Verification};
 
     use super::*;
     use crate::commands::verify::arguments::VerifyArguments;
@@ -172,7 +172,7 @@ mod tests {
     fn stages_are_rows_and_the_verdict_has_its_reasons() {
         let speed = |read_mb_per_s, write_mb_per_s| Some(Speed { read_mb_per_s, write_mb_per_s });
         let found = Verification {
-            device: trimwise_lab::bench::Device {
+            device: trimwise_study::bench::Device {
                 name: "sata-small".to_owned(),
                 size_bytes: 4 << 30,
                 sector_bytes: 512,

@@ -38,7 +38,7 @@ fn what_fails_half_way_shows_what_was_measured_and_gives_no_verdict() {
     found.judgement = None;
     found.evidence.speeds.trimmed = None;
     found.evidence.speeds.trimmed_again = None;
-    found.broken = Some(trimwise_lab::bench::Broken {
+    found.broken = Some(trimwise_study::bench::Broken {
         test: "trimmed".to_owned(),
         why: "input/output error".to_owned(),
         interrupted: false,

@@ -3,8 +3,9 @@
 use serde_json::Value;
 use trimwise::units::Bytes;
 use trimwise::workload::week::Week;
+use trimwise_linux::real_kernel;
 use trimwise_uml::cell::KernelTarget;
-use trimwise_uml::images::{self, KernelImage};
+use trimwise_uml::images::KernelImage;
 use trimwise_uml::job::{DAEMON_FOLDER, FileSystem, Outcome, ProgramEnd, Said, Step};
 
 use super::{AGED_PERCENT, CAPACITY, Case, DEVICE, FILE_SYSTEMS, KERNEL, Run, Slices, Trimming, cases};
@@ -126,7 +127,7 @@ pub(super) fn run(
     if let Some(target) = &request.target {
         result.finding = format!(
             "On kernel:{target} ({}): {}",
-            images::title(&image.release, &image.recipe),
+            real_kernel::title(&image.release, &image.recipe),
             result.finding
         );
     }

@@ -184,7 +184,7 @@ mod tests {
     }
 
     fn met(experiment: &Experiment, shown: &Shown<Run>, runs: [Grid<Run>; 2]) -> Vec<String> {
-        let result = evaluate(experiment, shown, RealKernel::invented(), runs, 1);
+        let result = evaluate(experiment, shown, guests::invented_kernel(), runs, 1);
         assert!(result.finding.starts_with("On the ext4 of Linux 6.12.1"), "{}", result.finding);
         result.claims.into_iter().filter(|claim| claim.met).map(|claim| claim.id).collect()
     }
@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn on_a_real_kernel_less_is_built_in() {
         use crate::experiment::result::Role;
-        let result = evaluate(&FIGURE_3, &FSYNC, RealKernel::invented(), runs(130, 40, 100), 1);
+        let result = evaluate(&FIGURE_3, &FSYNC, guests::invented_kernel(), runs(130, 40, 100), 1);
         let checks = result.claims.iter().filter(|claim| claim.role == Role::Check).count();
         assert_eq!((checks, result.claims.len()), (8, 9));
         assert!(result.claims.iter().all(|claim| claim.because.is_none() == (claim.role == Role::Check)));
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn a_stock_kernel_is_asked_nothing_about_lazy() {
         let runs = runs(130, 40, 100).map(|side| side.only(|policy| !policy.contains("lazy")));
-        let result = evaluate(&FIGURE_3, &FSYNC, RealKernel::invented(), runs, 1);
+        let result = evaluate(&FIGURE_3, &FSYNC, guests::invented_kernel(), runs, 1);
         assert!(result.claims.iter().all(|claim| claim.met), "{:#?}", result.claims);
         assert_eq!(result.untried[..2], ["lazy-fsync-64k", "lazy-fsync-all-sizes"]);
         let all = result.claims.len() + result.untried.len();

@@ -51,7 +51,7 @@ pub(super) fn run(request: &Request, target: &KernelTarget) -> Result<Experiment
     let names = policies.iter().map(ToString::to_string);
     let places = sizes.iter().map(|size| (size.0 >> 10) as f64);
     let grid = Grid::new(names, places, |policy, size| vec![runs[policy * sizes.len() + size]]);
-    Ok(evaluate(&grid, RealKernel::of(&image, target)?, request.seed))
+    Ok(evaluate(&grid, guests::real_kernel(&image, target)?, request.seed))
 }
 
 fn run_case(
@@ -94,7 +94,7 @@ mod tests {
                 let took = SimDuration::from_micros(if policy == 0 { 1_000 } else { discard_us });
                 vec![Run { took, issue: Issue::default() }]
             });
-            let kernel = RealKernel { file_system: file_system.to_owned(), ..RealKernel::invented() };
+            let kernel = RealKernel { file_system: file_system.to_owned(), ..guests::invented_kernel() };
             let result = evaluate(&grid, kernel, 1);
             let on = format!("On the {file_system} of Linux 6.12.1");
             assert!(result.finding.starts_with(&on), "{}", result.finding);

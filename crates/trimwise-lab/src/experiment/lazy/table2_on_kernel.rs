@@ -120,7 +120,7 @@ mod tests {
                 vec![Run { took, issue }]
             })
         });
-        let result = evaluate(RealKernel::invented(), &sides, 1);
+        let result = evaluate(guests::invented_kernel(), &sides, 1);
         result.claims.into_iter().filter(|claim| claim.met).map(|claim| claim.id).collect()
     }
 

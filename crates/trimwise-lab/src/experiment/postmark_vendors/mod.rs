@@ -20,6 +20,7 @@ use trimwise::profile::Profile;
 use trimwise::units::{Bytes, SimDuration};
 use trimwise::workload::postmark::PostmarkConfig;
 
+use trimwise_linux::real_kernel;
 use trimwise_uml::cell::{KernelCell, KernelPolicy, KernelTarget, KernelWorkload};
 
 use super::result::ExperimentResult;
@@ -307,7 +308,7 @@ fn run_on_kernel(request: &Request, target: &KernelTarget) -> Result<ExperimentR
         Ok::<_, Failure>(Means::of(&cells.collect::<Result<Vec<_>, _>>()?))
     })?;
     let mut result = evaluate(&columns, &means, seed);
-    let title = trimwise_uml::images::title(&image.release, &image.recipe);
+    let title = real_kernel::title(&image.release, &image.recipe);
     result.finding =
         format!("On kernel:{target} ({}), where computing takes no time: {}", title, result.finding);
     Ok(result)

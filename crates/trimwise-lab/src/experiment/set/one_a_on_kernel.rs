@@ -106,7 +106,7 @@ mod tests {
                 vec![Run { total_s: [off, commit][policy][at] * percent / 100.0, ..Run::default() }]
             })
         });
-        let result = evaluate(RealKernel::invented(), &sides, 1);
+        let result = evaluate(crate::guests::invented_kernel(), &sides, 1);
         result.claims.into_iter().filter(|claim| claim.met).map(|claim| claim.id).collect()
     }
 

@@ -29,8 +29,17 @@ const FILE_PARTS: u64 = 1 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Io {
-    Transfer { file: usize, writes: bool, offset: u64, bytes: u64 },
-    Trim { file: usize, offset: u64, bytes: u64 },
+    Transfer {
+        file: usize,
+        writes: bool,
+        offset: u64,
+        bytes: u64,
+    },
+    Trim {
+        file: usize,
+        offset: u64,
+        bytes: u64,
+    },
     Fsync(usize),
     Fdatasync(usize),
     /// Removes all files of the job, between its loops.

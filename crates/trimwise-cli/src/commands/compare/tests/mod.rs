@@ -5,20 +5,15 @@ mod traces;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::SystemTime;
 
 use clap::Parser;
 use serde_json::{Value, json};
-use std::path::PathBuf;
-use trimwise::policy::Trimmer;
-use trimwise_uml::cell::KernelTarget;
-use trimwise_uml::images::KernelImage;
 
-use trimwise::compare::result::Cell;
+use trimwise::compare::result::{Cell, Target};
 use trimwise::policy::PolicyId;
-use trimwise_lab::guests::RealKernel;
+use trimwise_linux::real_kernel::RealKernel;
 use trimwise_study::caller::{OnInterrupt, Progress, Silent};
-use trimwise_study::compare::{Linux, Settings, check, finish, on_kernel as on_kernels, on_model};
+use trimwise_study::compare::{Linux, check, finish, on_model};
 
 use super::*;
 use crate::commands::{Command, CommandLine};
@@ -215,27 +210,33 @@ fn a_real_directory_refuses_what_only_a_model_can_do() {
     }
 }
 
-#[test]
-fn a_kernel_refuses_what_only_others_have() {
-    for (line, words) in [
-        ("--target kernel:6.1:ext4 --linux 5.10", "--linux"),
-        ("--target kernel:6.1:ext4 --fill", "--fill"),
-        ("--target kernel:6.1:ext4 --policy judicious", "expected off"),
-        ("--target kernel:6.1:ext4:nodiscard", "--policy"),
-        ("--target kernel:6.1:ext2", "ext4, xfs, btrfs, f2fs"),
-    ] {
-        let failure = run(&arguments(line), &Unreached).unwrap_err();
-        assert!(matches!(&failure, Failure::Usage(m) if m.contains(words)), "{failure:?}");
-    }
-}
-
-/// A check of these policies with these runs on the kernel.
+/// A check of these policies, with these runs of the kernel.
 fn check_of(target: &str, policies: &[&str], cells: Vec<Cell>) -> check::Check {
-    let target: KernelTarget = target.parse().unwrap();
-    let policies: Vec<Trimmer> = policies.iter().map(|policy| policy.parse().unwrap()).collect();
-    let mut check = check::Planned::of(&target, policies.iter()).unwrap().found(cells).unwrap();
-    (check.kernel, check.not_run) = (Some(kernel_of(&target)), None);
-    check
+    let is_there = |policy: &&&str| ["off", "commit"].contains(*policy) || policy.starts_with("batch");
+    let left_out = policies.iter().filter(|policy| !is_there(policy));
+    let (version, options) = target.split_once(":ext4").unwrap();
+    let kernel = RealKernel {
+        name: version.to_owned(),
+        release: format!("{version}.7"),
+        source: String::new(),
+        patches: Vec::new(),
+        recipe: "f00d".to_owned(),
+        file_system: "ext4".to_owned(),
+        mount_options: options.trim_start_matches(':').to_owned(),
+        guest_program: "none".to_owned(),
+    };
+    check::Check {
+        target: Target::Kernel(target.to_owned()),
+        kernel: Some(kernel),
+        cells,
+        summary: Vec::new(),
+        left_out: left_out
+            .map(|policy| check::LeftOut { policy: (*policy).into(), reason: "not there".to_owned() })
+            .collect(),
+        compared: Vec::new(),
+        contradictions: Vec::new(),
+        not_run: None,
+    }
 }
 
 #[test]
@@ -287,23 +288,6 @@ fn a_recommended_policy_that_the_kernel_finds_slow_is_a_contradiction_however_li
 }
 
 #[test]
-fn a_check_refuses_what_is_no_check_of_the_model() {
-    for (line, words) in [
-        ("--check kernel:6.1:xfs", "kernel:VERSION:ext4"),
-        ("--check kernel:6.1", "kernel:VERSION:ext4"),
-        ("--check 6.1:ext4", "kernel:VERSION:ext4"),
-        ("--check kernel:new:ext4", "kernel:VERSION:ext4"),
-        ("--check kernel:6.1:ext4:discard", "--policy"),
-        ("--check kernel:6.1:ext4 --target kernel:6.1:ext4", "--check does not go with --target"),
-        ("--check kernel:6.1:ext4 --target dir:/mnt/x", "--check does not go with --target"),
-        ("--check kernel:6.1:ext4 --policy lazy ideal", "this kernel has none of these"),
-    ] {
-        let failure = run(&arguments(line), &Unreached).unwrap_err();
-        assert!(matches!(&failure, Failure::Usage(m) if m.contains(words)), "{line}: {failure:?}");
-    }
-}
-
-#[test]
 fn days_refuse_what_is_not_spread_over_them() {
     let dir = tempfile::tempdir().unwrap();
     let job = dir.path().join("paced.fio");
@@ -313,14 +297,12 @@ fn days_refuse_what_is_not_spread_over_them() {
         (fio.as_str(), "its option `rate` sets its own pace"),
         ("--days 7 --workload append", "it times a single operation"),
         ("--days 7 --workload desktop:pause=5", "its option `pause`"),
-        ("--days 7 --target kernel:6.1:ext4 --workload append", "it times a single operation"),
         ("--days 7 --target dir:/mnt/x", "--days does not go with --target"),
         ("--days 7 --check kernel:6.1:ext4", "--check does not go with --days"),
         ("--policy off trimwised", "expected --days N"),
         ("--policy off dm-trim:ideal", "ideal is only a bound"),
         ("--policy dm-trim dm-trim:quiet", "given twice"),
         ("--policy dm-trim:quiet:5", "quiet time '5'"),
-        ("--target kernel:6.12:ext4 --policy dm-trim", "kernel:6.12+dm-trim:ext4"),
         ("--days 7 --policy trimwised:commit", "remounting"),
         ("--days 7 --policy trimwised trimwised:judicious", "given twice"),
         ("--days 7 --policy trimwised --device vertex-60gb@1.3", "does not support TRIM"),
@@ -379,7 +361,7 @@ fn cells_come_by_device_then_policy_then_repetition_for_any_number_of_jobs() {
     };
     let cells = |options: &str| {
         let request = arguments(&line(options)).request().unwrap();
-        let comparison = compare::run(&request, &Silent::default()).unwrap();
+        let comparison = compare::run(&request, &Silent::default(), &Beside).unwrap();
         assert_eq!(comparison.ended_by, None);
         json_of(&comparison)["cells"].clone()
     };
@@ -391,7 +373,7 @@ fn cells_come_by_device_then_policy_then_repetition_for_any_number_of_jobs() {
     assert_ne!(one, cells("--policy off commit --jobs 7 --seed 2"));
 
     let request = arguments(&line("")).request().unwrap();
-    let stopped = compare::run(&request, &Stopping(OnInterrupt::StopAndShow));
+    let stopped = compare::run(&request, &Stopping(OnInterrupt::StopAndShow), &Beside);
     assert!(matches!(stopped, Err(Failure::Interrupted)), "{stopped:?}");
 }
 
@@ -409,7 +391,7 @@ fn a_real_directory_gives_one_column_called_by_its_mount() {
     let dir = tempfile::tempdir().unwrap();
     let target = format!("dir:{}", dir.path().display());
     let arguments = arguments(&format!("--workload append:64KiB:1MiB --target {target} --reps 2"));
-    let json = json_of(&compare::run(&arguments.request().unwrap(), &Silent::default()).unwrap());
+    let json = json_of(&compare::run(&arguments.request().unwrap(), &Silent::default(), &Beside).unwrap());
     let mount = &json["settings"]["mount"];
     assert_eq!(
         (&json["cells"][1]["policy"], &json["cells"][1]["target"]),
@@ -438,61 +420,11 @@ fn a_real_directory_is_told_to_clean_up_and_then_no_result_is_written() {
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
 }
 
-fn kernel_of(target: &KernelTarget) -> RealKernel {
-    let image = KernelImage {
-        name: target.kernel.clone(),
-        release: format!("{}.7", target.kernel),
-        source: String::new(),
-        patches: Vec::new(),
-        compiler: String::new(),
-        recipe: "f00d".to_owned(),
-        directory: PathBuf::new(),
-        linux: PathBuf::new(),
-        preload: PathBuf::new(),
-        size_bytes: 0,
-        built: SystemTime::UNIX_EPOCH,
-    };
-    RealKernel::of(&image, target).unwrap()
-}
-
-#[test]
-fn a_kernel_gives_the_policies_of_its_file_system() {
-    let arguments = arguments("--target kernel:6.1:btrfs:noatime --reps 2");
-    let target: KernelTarget = "6.1:btrfs:noatime".parse().unwrap();
-    let plan = on_kernels::Plan::of(&arguments.request().unwrap(), &target).unwrap();
-    let policies: Vec<String> = plan.policies.iter().map(ToString::to_string).collect();
-    let policies: Vec<&str> = policies.iter().map(String::as_str).collect();
-    assert_eq!(policies, ["off", "commit", "async"]);
-    let cells = all(&["sata-small"], &policies, 2, |device, policy, rep| {
-        on_kernel(&arguments.target, device, policy, rep)
-    });
-    let settings = Settings { kernel: Some(kernel_of(&target)), ..plan.settings };
-    let json = json_of(&finish(&arguments.request().unwrap(), settings, None, (cells, None)).unwrap());
-    let settings = &json["settings"];
-    assert_eq!(settings["kernel"]["release"], "6.1.7");
-    assert_eq!(settings["kernel"]["mount_options"], "noatime");
-    assert!(settings["linux"].is_null() && settings["mount"].is_null());
-    assert_eq!(settings["host_memory_bytes"], 1u64 << 30);
-    assert_eq!(
-        settings["command"],
-        "trimwise compare --workload default --target kernel:6.1:btrfs:noatime --device sata-small --policy off \
-         --policy commit --policy async --memory 1024 --reps 2 --seed 1"
-    );
-    let device = &json["cells"][0]["device_stats"];
-    assert!(device["stale_units_max"].is_null() && device["stale_units_end"].is_u64());
-    assert_eq!(json["summary"][0]["exact"], true, "virtual time adds no noise");
-}
-
 #[test]
 fn a_check_runs_what_the_kernel_has_and_names_the_rest() {
     let line = "--check kernel:6.1:ext4:noatime --policy off commit lazy batch:30s --reps 2";
     let mut comparison = made(line);
-    let target: KernelTarget = "6.1:ext4:noatime".parse().unwrap();
-    let given = ["off", "commit", "lazy", "batch:30s"].map(|policy| policy.parse().unwrap());
-    let planned = check::Planned::of(&target, given.iter()).unwrap();
-    let policies: Vec<String> = planned.policies.iter().map(ToString::to_string).collect();
-    let policies: Vec<&str> = policies.iter().map(String::as_str).collect();
-    assert_eq!(policies, ["off", "commit", "batch:30s"]);
+    let policies = ["off", "commit", "batch:30s"];
     let cells = all(&["sata-small"], &policies, 2, |device, policy, rep| {
         on_kernel("kernel:6.1:ext4:noatime", device, policy, rep)
     });
@@ -566,12 +498,13 @@ fn a_contradiction_comes_before_the_recommendation() {
 
 #[test]
 fn without_the_kernel_the_comparison_goes_on_and_says_so() {
-    let target: KernelTarget = "4.4:ext4".parse().unwrap();
     let mut comparison = made("--check kernel:4.4:ext4 --policy off commit --reps 2");
-    let given = ["off", "commit"].map(|policy| policy.parse().unwrap());
-    let mut planned = check::Planned::of(&target, given.iter()).unwrap();
-    planned.image = Err("to build it: trimwise kernel build --version 4.4".to_owned());
-    comparison.add_check(planned.found(Vec::new()).unwrap());
+    let check = check::Check {
+        kernel: None,
+        not_run: Some("to build it: trimwise kernel build --version 4.4".to_owned()),
+        ..check_of("4.4:ext4", &["off", "commit"], Vec::new())
+    };
+    comparison.add_check(check);
     let json = json_of(&comparison);
     let check = &json["check"];
     assert_eq!(check["not_run"], "to build it: trimwise kernel build --version 4.4");

@@ -1,0 +1,350 @@
+//! The program `trimwise-lab`, which has the commands that need real kernels, emulated drives or experiments.
+//!
+//! It is found as git finds its commands: next to this program, or else in PATH. A command of the laboratory replaces this
+//! process, so that terminal, signals and exit codes are its own. Where a comparison, an advice or a sweep needs a kernel,
+//! it is asked over its standard input and output ([`trimwise_study::laboratory`]).
+//!
+//! Both programs have the code of the models and of requests in them, so they work together only if that is the same.
+
+use std::env;
+use std::ffi::OsString;
+use std::fmt;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use trimwise::failure::Failure;
+use trimwise_study::advise::Advice;
+use trimwise_study::caller::{Caller, Progress};
+use trimwise_study::compare::{CompareRequest, Comparison};
+use trimwise_study::laboratory::{Answer, Ask, Laboratory, Line, Said};
+use trimwise_study::sweep::{Summary, SweepRequest};
+
+/// The program's name.
+pub const PROGRAM: &str = "trimwise-lab";
+
+/// Its commands and what each does, for the one help; a test of the program compares them with its own.
+pub const COMMANDS: [(&str, &str); 8] = [
+    ("tournament", "Rank policies, and your own, over many weeks and drives"),
+    ("reproduce", "Repeat a published experiment and show its figures next to ours"),
+    ("crashtest", "Cut the power at many points and check that no policy loses data"),
+    ("bench", "Test a drive: fill, random writes, HD Tach, ATTO, TRIM and others"),
+    ("fit", "Measure a drive for half a minute and write a profile of it"),
+    ("device", "Attach modelled drives to this host as block devices, or serve NBD"),
+    ("kernel", "Build Linux kernels, and run programs on them in virtual time"),
+    ("selftest", "Check the device models against a flat array under random commands"),
+];
+
+/// Its hidden command that prints its [`Identity`].
+pub const IDENTIFY: &str = "identity";
+/// Its hidden command that answers a request.
+pub const ANSWER: &str = "answer";
+
+/// How to get the program.
+const REMEDY: &str =
+    "`cargo install --path crates/trimwise-lab`, or the Debian package trimwise, which has both programs";
+
+/// How often the flag that stops a run is looked at.
+const LOOKED_EVERY: Duration = Duration::from_millis(50);
+
+/// What two programs must have in common to work together.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// The version.
+    pub version: String,
+    /// A hash of the code that both have.
+    pub build: String,
+}
+
+impl Identity {
+    /// Returns that of this program.
+    pub fn own() -> Self {
+        Self { version: trimwise::VERSION.to_owned(), build: env!("TRIMWISE_BUILD").to_owned() }
+    }
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "version {} ({})", self.version, self.build)
+    }
+}
+
+/// The program, found and of the same build.
+#[derive(Clone, Debug)]
+pub struct Program(PathBuf);
+
+/// Why there is none.
+#[derive(Clone, Debug)]
+enum Missing {
+    /// It is not next to this program, nor in PATH.
+    Nowhere { beside: PathBuf },
+    /// It is there but cannot be used.
+    Unfit(Failure),
+}
+
+impl Missing {
+    /// Says why something cannot run that needs the program.
+    fn failure(self, what: &str) -> Failure {
+        match self {
+            Self::Nowhere { beside } => Failure::usage(format!(
+                "{what} needs the program {PROGRAM}, which was not found as {}, nor in the folders of PATH; expected it \
+                 there: {REMEDY}",
+                beside.display()
+            )),
+            Self::Unfit(failure) => failure,
+        }
+    }
+}
+
+impl Program {
+    /// Finds the program.
+    fn find() -> Result<Self, Missing> {
+        let own =
+            env::current_exe().map_err(|e| Missing::Unfit(Failure::run(format!("this program: {e}"))))?;
+        let beside = own.with_file_name(PROGRAM);
+        let path = env::var_os("PATH").unwrap_or_default();
+        let others = env::split_paths(&path).map(|folder| folder.join(PROGRAM));
+        let found = std::iter::once(beside.clone()).chain(others).find(|program| is_program(program));
+        let program = found.ok_or(Missing::Nowhere { beside })?;
+        expect_same(&program, &own).map_err(Missing::Unfit)?;
+        Ok(Self(program))
+    }
+
+    /// Starts it to answer a request.
+    fn ask(&self, ask: Ask, caller: &dyn Caller) -> Result<Answer, Failure> {
+        let failed = |e: std::io::Error| Failure::run(format!("{}: {e}", self.0.display()));
+        let mut child = Command::new(&self.0)
+            .arg(ANSWER)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(failed)?;
+        let answer = talk(&mut child, &ask, caller);
+        // It ends by itself once it has answered; after anything else it is of no use.
+        if !matches!(answer, Ok(Some(_))) {
+            let _ = child.kill();
+        }
+        let status = child.wait().map_err(failed)?;
+        match answer {
+            Ok(Some(answer)) => answer,
+            Ok(None) => {
+                Err(Failure::run(format!("{}: ended before it answered ({status})", self.0.display())))
+            }
+            Err(Broken::Said(line)) => Err(Failure::run(format!(
+                "{}: said what trimwise does not understand: {line}",
+                self.0.display()
+            ))),
+            Err(Broken::Failed(failure)) => Err(failure),
+        }
+    }
+}
+
+/// What broke a conversation off.
+enum Broken {
+    /// A line that is none of [`Said`].
+    Said(String),
+    Failed(Failure),
+}
+
+/// Asks, shows what it says, and returns its answer; `None` if it ended without one.
+fn talk(
+    child: &mut Child,
+    ask: &Ask,
+    caller: &dyn Caller,
+) -> Result<Option<Result<Answer, Failure>>, Broken> {
+    let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else { return Ok(None) };
+    let input = Arc::new(Mutex::new(input));
+    // A program that ends before it has read all says so by ending.
+    send(&input, &Line::Ask(Box::new(ask.clone()))).map_err(|e| Broken::Failed(Failure::usage(e)))?;
+    let mut displays: Vec<Arc<dyn Progress>> = Vec::new();
+    let done = Done(Arc::default());
+    for line in BufReader::new(output).lines() {
+        let Ok(line) = line else { return Err(Broken::Said("bytes that are no text".to_owned())) };
+        let Ok(said) = serde_json::from_str::<Said>(&line) else {
+            return Err(Broken::Said(shortened(&line)));
+        };
+        let show = |display: usize, act: &dyn Fn(&dyn Progress)| match displays.get(display) {
+            Some(display) => {
+                act(&**display);
+                Ok(())
+            }
+            None => Err(Broken::Said(shortened(&line))),
+        };
+        match said {
+            Said::Note(text) => caller.note(&text),
+            Said::Stoppable(how) => {
+                let flag = caller.stop(how).map_err(Broken::Failed)?;
+                pass_on(flag, Arc::clone(&input), Arc::clone(&done.0)).map_err(Broken::Failed)?;
+            }
+            Said::Begin { display, runs, what } => {
+                if display != displays.len() {
+                    return Err(Broken::Said(shortened(&line)));
+                }
+                displays.push(caller.progress(runs, &what));
+            }
+            Said::Ageing { display, run } => show(display, &|progress| progress.begin_ageing(run))?,
+            Said::Update { display, run, done, total } => {
+                show(display, &|progress| progress.update(run, done, total))?;
+            }
+            Said::Doing { display, what } => show(display, &|progress| progress.say(what.clone()))?,
+            Said::Finish { display } => show(display, &|progress| progress.finish())?,
+            Said::Answer(answer) => return Ok(Some(answer.map(|answer| *answer))),
+        }
+    }
+    Ok(None)
+}
+
+/// Tells a thread that the conversation is over, however it ends.
+struct Done(Arc<AtomicBool>);
+
+impl Drop for Done {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Passes a stop on, on a thread of its own.
+fn pass_on(
+    flag: Arc<AtomicBool>,
+    input: Arc<Mutex<ChildStdin>>,
+    done: Arc<AtomicBool>,
+) -> Result<(), Failure> {
+    let watch = move || {
+        while !done.load(Ordering::SeqCst) {
+            if flag.load(Ordering::SeqCst) {
+                let _ = send(&input, &Line::Stop);
+                return;
+            }
+            std::thread::sleep(LOOKED_EVERY);
+        }
+    };
+    let thread = std::thread::Builder::new().name("stop".to_owned()).spawn(watch);
+    thread.map(drop).map_err(|e| Failure::run(format!("cannot watch for Ctrl-C: {e}")))
+}
+
+/// Sends a line. That nobody reads it shows when the answer is read.
+fn send(input: &Mutex<ChildStdin>, line: &Line) -> serde_json::Result<()> {
+    let mut text = serde_json::to_vec(line)?;
+    text.push(b'\n');
+    let mut input = input.lock().unwrap_or_else(PoisonError::into_inner);
+    let _ = input.write_all(&text).and_then(|()| input.flush());
+    Ok(())
+}
+
+/// The beginning of a line, for a message.
+fn shortened(line: &str) -> String {
+    const CHARS: usize = 80;
+    let more = if line.chars().nth(CHARS).is_some() { "..." } else { "" };
+    line.chars().take(CHARS).collect::<String>() + more
+}
+
+fn is_program(path: &Path) -> bool {
+    path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+}
+
+/// Rejects a program of another build.
+fn expect_same(program: &Path, own: &Path) -> Result<(), Failure> {
+    let identity = Identity::own();
+    let ended = Command::new(program).arg(IDENTIFY).stdin(Stdio::null()).output();
+    let ended =
+        ended.map_err(|e| Failure::usage(format!("{}: cannot be started: {e}", program.display())))?;
+    let said = String::from_utf8_lossy(&ended.stdout);
+    let found: Result<Identity, _> = serde_json::from_str(&said);
+    let what = match found {
+        Ok(found) if found == identity => return Ok(()),
+        Ok(found) => found.to_string(),
+        Err(_) => "a program that does not say its version".to_owned(),
+    };
+    Err(Failure::usage(format!(
+        "{} is {what}, and {} is {identity}; expected both of the same build: install them together",
+        program.display(),
+        own.display()
+    )))
+}
+
+/// Returns the words of this process if its command is one of the laboratory, or `help` of one; and that command.
+pub fn wanted(words: &[OsString]) -> Option<&'static str> {
+    let mut commands = words.iter().filter_map(|word| word.to_str()).filter(|word| !word.starts_with('-'));
+    let named = |word: &str| COMMANDS.iter().find(|(name, _)| *name == word).map(|(name, _)| *name);
+    match commands.next()? {
+        "help" => named(commands.next()?),
+        command => named(command),
+    }
+}
+
+/// Replaces this process by the program, with the same words; returns only if that fails.
+pub fn hand_over(what: &str) -> Failure {
+    match Program::find() {
+        Err(missing) => missing.failure(what),
+        Ok(Program(path)) => {
+            let error = Command::new(&path).args(env::args_os().skip(1)).exec();
+            Failure::run(format!("{}: {error}", path.display()))
+        }
+    }
+}
+
+/// Whether the program is there, of the same build.
+///
+/// # Errors
+///
+/// If it is there but cannot be used.
+pub fn is_there() -> Result<bool, Failure> {
+    match Program::find() {
+        Ok(_) => Ok(true),
+        Err(Missing::Nowhere { .. }) => Ok(false),
+        Err(Missing::Unfit(failure)) => Err(failure),
+    }
+}
+
+/// The program next to this one, or in PATH.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Beside;
+
+impl Beside {
+    fn ask(ask: Ask, caller: &dyn Caller) -> Result<Answer, Failure> {
+        Program::find().map_err(|missing| missing.failure("a real kernel"))?.ask(ask, caller)
+    }
+}
+
+/// The error for an answer to another request.
+fn unasked() -> Failure {
+    Failure::run(format!("{PROGRAM}: answered what it was not asked"))
+}
+
+impl Laboratory for Beside {
+    fn missing(&self) -> Option<(String, String)> {
+        match Program::find() {
+            Err(Missing::Nowhere { .. }) => {
+                Some((format!("no kernel can run without the program {PROGRAM}"), REMEDY.to_owned()))
+            }
+            _ => None,
+        }
+    }
+
+    fn compare(&self, request: &CompareRequest, caller: &dyn Caller) -> Result<Comparison, Failure> {
+        match Self::ask(Ask::Compare(request.clone()), caller)? {
+            Answer::Compare(whole) => whole.into_comparison().map_err(Failure::run),
+            _ => Err(unasked()),
+        }
+    }
+
+    fn advise(&self, request: &CompareRequest, caller: &dyn Caller) -> Result<Advice, Failure> {
+        match Self::ask(Ask::Advise(request.clone()), caller)? {
+            Answer::Advise(whole) => whole.into_advice().map_err(Failure::run),
+            _ => Err(unasked()),
+        }
+    }
+
+    fn sweep(&self, request: &SweepRequest, caller: &dyn Caller) -> Result<Summary, Failure> {
+        match Self::ask(Ask::Sweep(request.clone()), caller)? {
+            Answer::Sweep { summary, ended_by, is_out } => Ok(Summary { ended_by, is_out, ..*summary }),
+            _ => Err(unasked()),
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! `trimwise crashtest`: power cuts under policies, or on a real kernel, and what they break.
+
+pub mod arguments;
+pub mod table;
+
+use crate::requests::crashtest::{self, on_kernel, soak};
+use trimwise::failure::Failure;
+use trimwise_study::caller::Caller;
+
+use crate::commands::crashtest::arguments::CrashtestArguments;
+use trimwise_cli::output::{self, Destinations};
+use trimwise_study::guest_limits::GUEST_LIMITS;
+
+/// Runs the command and returns what to print; a violation is a failed run (exit code 1).
+pub fn run(arguments: &CrashtestArguments, caller: &dyn Caller) -> Result<String, Failure> {
+    if arguments.target.is_none() && arguments.limits.are_given() {
+        return Err(Failure::usage(format!("{GUEST_LIMITS}; expected them with --target")));
+    }
+    let destinations = Destinations::check_json(&arguments.json)?;
+    let (text, failure) = if let Some(request) = arguments.soak_request() {
+        let tests = soak::run(&request, caller)?;
+        (destinations.deliver(&tests, || table::of_soak(&tests))?, tests.failure())
+    } else if let Some(request) = arguments.kernel_request() {
+        let tests = on_kernel::run(&request, caller)?;
+        (destinations.deliver(&tests, || table::of_kernel(&tests))?, tests.failure())
+    } else {
+        let tests = crashtest::run(&arguments.request(), caller)?;
+        (destinations.deliver(&tests, || table::render(&tests))?, tests.failure())
+    };
+    output::concluded(text, failure)
+}

@@ -1,0 +1,163 @@
+//! `trimwise device`: modelled drives as block devices, in real time.
+//!
+//! Each device is served by its own process. `attach` starts it in the background by running this program again with
+//! the same arguments, and waits until it says that the device is ready.
+
+pub mod arguments;
+pub mod table;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Command, Stdio};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use crate::requests::device::{self, Devices, Shown};
+use trimwise::failure::Failure;
+use trimwise_device::registry::{Front, Record, Registry};
+use trimwise_device::server::Stops;
+
+use crate::commands::device::arguments::{
+    AttachArguments, DetachArguments, DeviceArguments, DeviceCommand, DriveArguments, ServeArguments,
+};
+use trimwise_cli::interrupt;
+use trimwise_cli::output::{self, Destinations};
+
+/// How long a server may take until its device is ready.
+const START_MAX: Duration = Duration::from_secs(60);
+
+/// Runs the command and returns what to print.
+pub fn run(arguments: &DeviceArguments) -> Result<String, Failure> {
+    let registry = device::registry(arguments.state_dir.as_deref())?;
+    match &arguments.command {
+        DeviceCommand::Attach(attach) if attach.foreground || attach.drive.announced => {
+            attach_here(&registry, attach)
+        }
+        DeviceCommand::Attach(attach) => in_background(&attach.drive),
+        DeviceCommand::Serve(serve) if serve.background && !serve.drive.announced => {
+            in_background(&serve.drive)
+        }
+        DeviceCommand::Serve(serve) => serve_here(&registry, serve),
+        DeviceCommand::Detach(detach) => detach_devices(&registry, detach),
+        DeviceCommand::List(arguments) => {
+            let destinations = Destinations::check_json(&arguments.json)?;
+            show(&destinations, &device::list(&registry)?)
+        }
+    }
+}
+
+/// What a script reads: the node, or the addresses.
+fn first_line(record: &Record) -> String {
+    match &record.front {
+        Front::Loop { device } => device.as_ref().map_or(String::new(), |d| format!("{}\n", d.display())),
+        Front::Nbd { addresses } => addresses.iter().map(|address| format!("{address}\n")).collect(),
+    }
+}
+
+/// The flag that Ctrl-C and SIGTERM raise, higher each time.
+fn stops() -> Result<Stops, Failure> {
+    let stops = Stops::default();
+    let raised = Arc::clone(&stops);
+    interrupt::on_signal(move || {
+        raised.fetch_add(1, Ordering::SeqCst);
+    })?;
+    Ok(stops)
+}
+
+/// Says that the device is ready. In the background that is the last output.
+fn announce(record: &Record, announced: bool) {
+    if !announced {
+        // A reader that has gone away does not end the device.
+        drop(output::print_always(first_line(record)));
+        return;
+    }
+    let mut out = std::io::stdout().lock();
+    drop(serde_json::to_writer(&mut out, record));
+    drop(writeln!(out).and_then(|()| out.flush()));
+    drop(out);
+    trimwise_device::server::leave_terminal();
+}
+
+fn attach_here(registry: &Registry, arguments: &AttachArguments) -> Result<String, Failure> {
+    let (stops, announced) = (stops()?, arguments.drive.announced);
+    let ready = |record: &Record| announce(record, announced);
+    let notice = |text: &str| eprintln!("{text}");
+    let drive = arguments.drive.request();
+    device::attach(registry, &drive, arguments.threads, &stops, ready, notice).map(ended(announced))
+}
+
+fn serve_here(registry: &Registry, arguments: &ServeArguments) -> Result<String, Failure> {
+    let (stops, announced) = (stops()?, arguments.drive.announced);
+    let ready = |record: &Record| announce(record, announced);
+    device::serve(registry, &arguments.drive.request(), &arguments.nbd, &stops, ready).map(ended(announced))
+}
+
+/// What to print of a device that ended.
+fn ended(announced: bool) -> impl Fn(Shown) -> String {
+    move |shown| if announced { String::new() } else { table::render(&[shown]) }
+}
+
+/// Runs this command in the background and prints what it serves.
+fn in_background(drive: &DriveArguments) -> Result<String, Failure> {
+    // This process reports errors in the arguments.
+    device::check(&drive.request())?;
+    output::print_always(first_line(&served_in_background()?)).map(|()| String::new())
+}
+
+fn served_in_background() -> Result<Record, Failure> {
+    let cannot = |e: std::io::Error| Failure::run(format!("cannot start a server in the background: {e}"));
+    let mut child = Command::new(std::env::current_exe().map_err(cannot)?)
+        .args(std::env::args_os().skip(1))
+        .arg("--announced")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(cannot)?;
+    let (sender, receiver) = mpsc::channel();
+    if let Some(stdout) = child.stdout.take() {
+        std::thread::spawn(move || {
+            let mut line = String::new();
+            let read = BufReader::new(stdout).read_line(&mut line);
+            // If the parent no longer waits, it has ended the server.
+            drop(sender.send(read.map(|_| line)));
+        });
+    }
+    let Ok(line) = receiver.recv_timeout(START_MAX) else {
+        drop(child.kill());
+        drop(child.wait());
+        return Err(Failure::run(format!("the server did not start within {} s", START_MAX.as_secs())));
+    };
+    if let Ok(record) = serde_json::from_str(&line.map_err(cannot)?) {
+        return Ok(record);
+    }
+    let mut said = String::new();
+    if let Some(mut stderr) = child.stderr.take() {
+        drop(stderr.read_to_string(&mut said));
+    }
+    let status = child.wait().map_err(cannot)?;
+    let said = said.trim().trim_start_matches("error: ").to_owned();
+    Err(match status.code() {
+        Some(2) => Failure::Usage(said),
+        _ if said.is_empty() => Failure::run(format!("the server exited at once: {status}")),
+        _ => Failure::Run(said),
+    })
+}
+
+fn detach_devices(registry: &Registry, arguments: &DetachArguments) -> Result<String, Failure> {
+    let destinations = Destinations::check_json(&arguments.json)?;
+    let given = (!arguments.all).then_some(&*arguments.devices);
+    let (devices, failures) = device::detach(registry, given)?;
+    let text = show(&destinations, &devices)?;
+    let Some(first) = failures.first().cloned() else { return Ok(text) };
+    // Report what was done even if it is not all.
+    output::print(if devices.devices.is_empty() { "" } else { &text })?;
+    for failure in &failures[1..] {
+        eprintln!("error: {failure}");
+    }
+    Err(first)
+}
+
+fn show(destinations: &Destinations, devices: &Devices) -> Result<String, Failure> {
+    destinations.deliver(devices, || table::render(&devices.devices))
+}

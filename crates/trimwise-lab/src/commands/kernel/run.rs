@@ -1,0 +1,195 @@
+//! `trimwise kernel run`: a program on this computer on a real kernel, in virtual time.
+
+use std::io::{IsTerminal, Read, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use crate::requests::kernel::run::{Plan, Watch};
+use crate::requests::kernel::trace::DriveTrace;
+use trimwise::failure::Failure;
+use trimwise::units::Bytes;
+use trimwise_study::caller::Caller;
+use trimwise_uml::channel::{Says, Stream};
+use trimwise_uml::job::Said;
+
+use super::table;
+use crate::commands::kernel::arguments::KernelRunArguments;
+use trimwise_cli::arguments::JsonArguments;
+use trimwise_cli::interrupt;
+use trimwise_cli::output::{self, Destinations};
+
+/// Most bytes of standard input for a program: they are held in memory.
+const INPUT_BYTES_MAX: u64 = 64 << 20;
+
+/// Time that an interrupted command leaves its reader to take the rest of the output.
+const READER_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Runs the command; prints the program's output as it comes, and returns what is left to print.
+pub fn run(arguments: &KernelRunArguments, caller: &dyn Caller) -> Result<String, Failure> {
+    let destinations =
+        Destinations::check_json(&JsonArguments { json: arguments.json.clone(), force: arguments.force })?;
+    let to_trace = |option: &'static str, path: &Option<PathBuf>| {
+        path.as_deref().map(|path| TraceFile::check(option, path, &destinations)).transpose()
+    };
+    let trace_to = to_trace("--trace", &arguments.trace)?;
+    let disk_trace_to = to_trace("--disk-trace", &arguments.disk_trace)?;
+    if let Some(log) = &arguments.kernel_log {
+        destinations.check_another("--kernel-log", log)?;
+    }
+    let files = [
+        ("--trace", arguments.trace.as_deref()),
+        ("--disk-trace", arguments.disk_trace.as_deref()),
+        ("--kernel-log", arguments.kernel_log.as_deref()),
+    ];
+    let files: Vec<_> = files.into_iter().filter_map(|(option, file)| Some((option, file?))).collect();
+    for (at, one) in files.iter().enumerate() {
+        files[..at].iter().try_for_each(|other| output::expect_two_files(*other, *one))?;
+    }
+    let request = arguments.request();
+    let plan = Plan::of(&request)?;
+    let input = input()?;
+    let printer = Printer::start()?;
+    let mut print = |stream, piece: &[u8]| printer.print(stream, piece);
+    let mut log = Vec::new();
+    // Standard output is for the JSON, which has the output.
+    let says: Option<&mut Says<'_>> = if destinations.json_to_stdout() { None } else { Some(&mut print) };
+    let ran = plan.run(input, caller, Watch { says, log: &mut log });
+    let logged = match &arguments.kernel_log {
+        Some(path) if ran.is_ok() || !log.is_empty() => {
+            let text = String::from_utf8_lossy(&log).replace('\r', "");
+            destinations.write_result("--kernel-log", path, &text)
+        }
+        _ => Ok(()),
+    };
+    let ran = match ran {
+        Ok(ran) => ran,
+        Err(failure) => return output::both(logged, Err(failure)).map(|()| String::new()),
+    };
+    // One destination that fails costs no other one its result.
+    let traced = [(trace_to, &ran.trace), (disk_trace_to, &ran.disk_trace)].into_iter().map(|(to, trace)| {
+        to.zip(trace.as_ref()).map_or(Ok(()), |(to, trace)| to.write(&destinations, trace))
+    });
+    let traced = traced.fold(Ok(()), output::both);
+    let report = &ran.report;
+    // First the files: nobody may be reading what is printed.
+    let delivered = destinations.deliver(report, || match report.phases.is_empty() {
+        true => String::new(),
+        false => table::run(report, ran.wall_s),
+    });
+    let printed = printer.finish(ran.failure == Some(Failure::Interrupted));
+    // Where the output could not be printed, the table cannot either.
+    let delivered = delivered.and_then(|text| if printed.is_ok() { output::print(&text) } else { Ok(()) });
+    output::both(logged, output::both(traced, output::both(printed, delivered)))?;
+    ran.failure.map_or(Ok(String::new()), Err)
+}
+
+/// Prints a program's output as it comes, on a thread of its own: a reader that is slow, or stopped, keeps neither the
+/// guest waiting nor its limits from being checked.
+struct Printer {
+    pieces: mpsc::Sender<(Stream, Vec<u8>)>,
+    printed: mpsc::Receiver<Result<(), Failure>>,
+}
+
+impl Printer {
+    fn start() -> Result<Self, Failure> {
+        let (pieces, coming) = mpsc::channel::<(Stream, Vec<u8>)>();
+        let (done, printed) = mpsc::channel();
+        let print_all = move || {
+            let mut printed = Ok(());
+            for (stream, piece) in coming {
+                match stream {
+                    Stream::Output if printed.is_ok() => printed = output::print_always(piece),
+                    Stream::Output => {}
+                    // A closed standard error is no failure.
+                    Stream::Errors => drop(std::io::stderr().write_all(&piece)),
+                }
+            }
+            let _ = done.send(printed);
+        };
+        let thread = std::thread::Builder::new().name("printer".to_owned()).spawn(print_all);
+        thread.map_err(|e| Failure::run(format!("cannot start a thread: {e}")))?;
+        Ok(Self { pieces, printed })
+    }
+
+    fn print(&self, stream: Stream, piece: &[u8]) {
+        // The thread ends after this value.
+        let _ = self.pieces.send((stream, piece.to_owned()));
+    }
+
+    /// Waits until everything is printed, and returns the first failure. A second interrupt ends the wait.
+    fn finish(self, is_interrupted: bool) -> Result<(), Failure> {
+        drop(self.pieces);
+        interrupt::begin_delivery();
+        match is_interrupted {
+            true => self.printed.recv_timeout(READER_PATIENCE).unwrap_or(Ok(())),
+            false => self.printed.recv().unwrap_or(Ok(())),
+        }
+    }
+}
+
+/// Where the trace goes, and how it is written.
+struct TraceFile {
+    option: &'static str,
+    path: PathBuf,
+    form: Form,
+}
+
+#[derive(Clone, Copy)]
+enum Form {
+    Csv,
+    Json,
+    /// blktrace's binary records.
+    Blktrace,
+    /// trimwise's own.
+    Own,
+}
+
+impl TraceFile {
+    /// Checks the file of an option.
+    fn check(option: &'static str, path: &Path, destinations: &Destinations) -> Result<Self, Failure> {
+        let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        let form = match () {
+            () if name.ends_with(".json") => Form::Json,
+            () if name.ends_with(".csv") => Form::Csv,
+            () if name.ends_with(".blktrace") || name.ends_with(".blktrace.0") => Form::Blktrace,
+            () if name.ends_with(".trace") || name.ends_with(".trace.zst") => Form::Own,
+            () => {
+                let what = format!(
+                    "{option} {}: expected FILE.csv, FILE.json, FILE.blktrace (or FILE.blktrace.0) for blkparse and btt, or \
+                     FILE.trace or FILE.trace.zst for `trimwise trace`",
+                    path.display()
+                );
+                return Err(Failure::usage(what));
+            }
+        };
+        destinations.check_another(option, path)?;
+        Ok(Self { option, path: path.to_owned(), form })
+    }
+
+    fn write(&self, to: &Destinations, trace: &DriveTrace) -> Result<(), Failure> {
+        let failed = |e| Failure::run(format!("{} {}: {e}", self.option, self.path.display()));
+        let text = match self.form {
+            Form::Own => return trace.write_own(&self.path, to.replaces()).map_err(failed),
+            Form::Blktrace => return trace.write_blktrace(&self.path, to.replaces()).map_err(failed),
+            Form::Json => trace.json().map_err(Failure::run)?,
+            Form::Csv => trace.csv(),
+        };
+        to.write_result(self.option, &self.path, &text)
+    }
+}
+
+/// Reads the program's input: standard input, unless that is a terminal.
+fn input() -> Result<Said, Failure> {
+    let stdin = std::io::stdin();
+    if stdin.is_terminal() {
+        return Ok(Said::default());
+    }
+    let mut bytes = Vec::new();
+    let read = stdin.lock().take(INPUT_BYTES_MAX + 1).read_to_end(&mut bytes);
+    read.map_err(|e| Failure::usage(format!("standard input: {e}")))?;
+    if bytes.len() as u64 > INPUT_BYTES_MAX {
+        return Err(Failure::usage(format!("standard input: larger than {}", Bytes(INPUT_BYTES_MAX))));
+    }
+    Ok(Said(bytes))
+}

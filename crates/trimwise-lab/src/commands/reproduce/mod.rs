@@ -1,0 +1,84 @@
+//! `trimwise reproduce`: repeats published experiments.
+
+pub mod arguments;
+pub mod report;
+pub mod table;
+
+use crate::experiment::result::ExperimentResult;
+use crate::experiment::{ALL, Experiment};
+use crate::made;
+use crate::requests::reproduce::{self, Made, ReproduceRequest, Reproduced};
+use trimwise::failure::Failure;
+use trimwise_study::caller::Caller;
+use trimwise_study::command_text::CommandText;
+
+use crate::commands::reproduce::arguments::ReproduceArguments;
+use trimwise_cli::output::{self, Destinations};
+use trimwise_cli::table::described;
+
+/// Runs the command and returns what to print.
+pub fn run(arguments: &ReproduceArguments, caller: &dyn Caller) -> Result<String, Failure> {
+    run_of(&ALL, arguments, caller)
+}
+
+fn run_of(
+    all: &[&'static Experiment],
+    arguments: &ReproduceArguments,
+    caller: &dyn Caller,
+) -> Result<String, Failure> {
+    let destinations = Destinations::check(&arguments.output)?;
+    if arguments.list {
+        if arguments.output.json.is_some() || arguments.output.report.is_some() {
+            return Err(Failure::usage("--list runs nothing, so --json and --report do not go with it"));
+        }
+        let list = described(&all.iter().map(|e| (e.name, e.question)).collect::<Vec<_>>(), 0);
+        let code: Vec<String> = made::code().iter().map(|(part, hash)| format!("{part} {hash}")).collect();
+        return Ok(format!("{list}\nCode of this version, as below tables: {}\n", code.join(", ")));
+    }
+    let request = arguments.request();
+    let Reproduced { made, ended_by } = reproduce::run_of(all, &request, caller)?;
+    let html = || {
+        let results: Vec<ExperimentResult> = made.iter().map(|made| made.result.clone()).collect();
+        report::html(&results, &request.command(None))
+    };
+    let text = || {
+        let texts = made.iter().map(|Made { result, .. }| table::render(result, &result.command));
+        texts.collect::<Vec<String>>().join("\n")
+    };
+    let text = match made.as_slice() {
+        [one] if !arguments.all => destinations.deliver_with_report(one, html, text)?,
+        all => destinations.deliver_list(all, html, text)?,
+    };
+    // Report what is finished even if something failed.
+    output::concluded(text, ended_by)
+}
+
+impl ReproduceArguments {
+    /// Returns what these arguments ask for.
+    fn request(&self) -> ReproduceRequest {
+        ReproduceRequest {
+            name: self.name.clone(),
+            on: self.on.clone(),
+            only: self.only.clone(),
+            full: self.full,
+            out: self.out.clone(),
+            reps: self.reps,
+            limits: self.limits.request(),
+            jobs: self.output.jobs,
+        }
+    }
+}
+
+/// Returns the command that repeats the results of a document.
+pub fn repeat(results: &[ExperimentResult]) -> String {
+    let mut command = CommandText::new("reproduce");
+    match results {
+        [one] if !one.command.is_empty() => return one.command.clone(),
+        [one] => command.argument(&one.experiment),
+        _ => command.argument("--all"),
+    }
+    command.into_text()
+}
+
+#[cfg(test)]
+pub mod tests;

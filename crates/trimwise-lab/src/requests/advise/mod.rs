@@ -1,0 +1,33 @@
+//! `advise` with real kernels.
+
+pub mod on_kernel;
+
+use trimwise::compare::result::Target;
+use trimwise::failure::Failure;
+use trimwise_study::advise::{Advice, expect_trim, in_model};
+use trimwise_study::caller::Caller;
+use trimwise_study::compare::CompareRequest;
+use trimwise_study::compare::here::StandIn;
+use trimwise_study::compare::workload::Workload;
+use trimwise_study::input;
+
+use super::compare::{check, file_system, on_chosen};
+
+/// Advises on the kernel that the file system of a request, or its check, needs.
+///
+/// # Errors
+///
+/// As [`trimwise_study::advise::run`].
+pub fn run(request: &CompareRequest, caller: &dyn Caller) -> Result<Advice, Failure> {
+    request.check.as_deref().map(check::parse).transpose()?;
+    let workload = Workload::of(request)?;
+    let mut found = StandIn::of(request, &workload)?;
+    let Target::Kernel(target) = file_system::target(request, &workload, found.as_mut(), caller)? else {
+        return in_model(request, found.as_ref(), caller, &check::run);
+    };
+    if let Some((_, device)) = request.devices.first().map(|name| input::device(name)).transpose()? {
+        expect_trim(&device)?;
+    }
+    let (chosen, target) = on_chosen(request, &target, found.as_ref())?;
+    on_kernel::run(&chosen, &target, (workload, found), (caller, request))
+}

@@ -1,0 +1,285 @@
+//! `advise` on a file system that runs itself: the same search, among what a stock kernel has there and trimwised.
+//!
+//! A run takes seconds to minutes, so the search has few rounds, and the comparison on fresh runs ends at the budget: one
+//! repetition of all its policies at a time. What takes too long to be tried is named.
+
+use std::time::Duration;
+
+use crate::guests;
+use trimwise::advise::{
+    self, Job, LeftOut, Means, Node, Observation, Place, REPS_MAX, Rounds, Search, Space,
+};
+use trimwise::compare::result::Cell;
+use trimwise::compare::summary::Summary;
+use trimwise::failure::Failure;
+use trimwise::policy::PolicyId;
+use trimwise::units::SimDuration;
+use trimwise_uml::cell::{KernelPolicy, KernelTarget};
+
+use crate::requests::compare::on_kernel::{Asked, Plan, Runs};
+use trimwise_study::advise::hunt::{self, Searched, Tried};
+use trimwise_study::advise::{Advice, command};
+use trimwise_study::caller::{Caller, OnInterrupt};
+use trimwise_study::compare::here::StandIn;
+use trimwise_study::compare::workload::Workload;
+use trimwise_study::compare::{CompareRequest, Settings, finish, judge};
+use trimwise_study::conclusion::Conclusion;
+use trimwise_study::defaults;
+
+/// How far the search goes.
+const ROUNDS: Rounds = Rounds { reps_max: 2, finalists: 3 };
+/// Fewest repetitions of the comparison, whatever the budget: fewer cannot show any difference.
+const REPS_MIN: u32 = 4;
+/// The daemon with its own policy.
+const DAEMON: &str = "trimwised";
+/// Intervals of fstrim that are not tried over days: those tried lie around them.
+const BETWEEN: [&str; 2] = ["batch:1h", "batch:12h"];
+
+/// What is tried, and what is not.
+struct Candidates {
+    policies: Vec<KernelPolicy>,
+    left_out: Vec<LeftOut>,
+}
+
+impl Candidates {
+    fn of(target: &KernelTarget, runs: &Runs, used: u8, budget: Duration) -> Self {
+        let mut policies = KernelPolicy::all_of(target);
+        let space = match runs.days {
+            Some(days) => Space::over_days(used, days.length()),
+            None => Space::new(used, SimDuration::from_nanos(0)),
+        };
+        let mut left_out = space.left_out.clone();
+        let leave =
+            |policy: &str, reason: String| LeftOut { policy: policy.to_owned(), reason: reason.into() };
+        let batches = space.applicable.iter().filter(|c| matches!(c.place, Place::Batch { .. }));
+        for text in batches.map(|c| c.policy.to_string()) {
+            if BETWEEN.contains(&&*text) {
+                left_out.push(leave(&text, "between intervals that are tried".to_owned()));
+            } else {
+                policies.extend(KernelPolicy::parse(&text, target));
+            }
+        }
+        if runs.days.is_none() {
+            left_out.push(leave(DAEMON, "it needs --days".to_owned()));
+        } else if let Ok(daemon) = KernelPolicy::parse(DAEMON, target) {
+            // In the search once or twice, and in the comparison.
+            let all = runs.expected(daemon) * (1 + REPS_MIN);
+            if all > budget * runs.jobs() as u32 / 2 {
+                let minutes = runs.expected(daemon).as_secs() / 60;
+                let why =
+                    format!("a run of it in a guest takes some {minutes} min; a larger --budget tries it");
+                left_out.push(leave(DAEMON, why));
+            } else if guests::trimwised().is_err() {
+                left_out.push(leave(DAEMON, "trimwised is not next to trimwise-lab".to_owned()));
+            } else {
+                policies.push(daemon);
+            }
+        }
+        Self { policies, left_out }
+    }
+
+    fn place(policy: KernelPolicy) -> Place {
+        match policy {
+            KernelPolicy::Batch(config) => Place::Batch { every_ns: config.every.as_nanos() },
+            _ => Place::Plain,
+        }
+    }
+
+    fn means(policy: KernelPolicy) -> Means {
+        policy.id().known().map(Means::of).filter(|means| *means != Means::Changed).unwrap_or(Means::Kernel)
+    }
+
+    /// What is worth fresh runs: what a mount option sets, the two best of the search, the best interval, and what the
+    /// host does today. `off` comes first, as the baseline.
+    fn shortlist(
+        &self,
+        search: &Search,
+        target: &KernelTarget,
+        today: Option<&PolicyId>,
+    ) -> Vec<KernelPolicy> {
+        let finalists = search.finalists();
+        let mut list = KernelPolicy::all_of(target);
+        list.extend(finalists.iter().take(2).map(|&i| self.policies[i]));
+        let batch = |i: &&usize| matches!(self.policies[**i], KernelPolicy::Batch(_));
+        list.extend(finalists.iter().find(batch).map(|&i| self.policies[i]));
+        list.extend(today.and_then(|today| KernelPolicy::parse(&today.to_string(), target).ok()));
+        let mut once: Vec<KernelPolicy> = Vec::new();
+        for policy in list {
+            if !once.contains(&policy) {
+                once.push(policy);
+            }
+        }
+        once
+    }
+
+    fn searched(&self, search: &Search, run_ns: u64) -> Searched {
+        let finalists = search.finalists();
+        let best = finalists.first().copied();
+        let tried = |i: usize| {
+            let reps = search.seen(i).len() as u32;
+            (reps > 0).then(|| Tried {
+                policy: self.policies[i].id(),
+                means: Self::means(self.policies[i]),
+                place: Self::place(self.policies[i]),
+                reps,
+                same_as: search.same_as(i).map(|other| self.policies[other].id()),
+                excess_percent: best
+                    .and_then(|best| search.excess(i, best))
+                    .map(|(excess, _)| excess * 100.0),
+            })
+        };
+        let others = (0..self.policies.len()).filter(|i| !finalists.contains(i));
+        let count = self.policies.len() as u32;
+        Searched {
+            runs: hunt::Runs {
+                candidates: count,
+                searched: search.total_runs() as u32,
+                exhaustive: count * REPS_MAX,
+                ..hunt::Runs::default()
+            },
+            candidates: finalists.iter().copied().chain(others).filter_map(tried).collect(),
+            left_out: self.left_out.clone(),
+            run_ns,
+            watermarks_percent: Vec::new(),
+        }
+    }
+}
+
+/// Searches and compares on a kernel.
+///
+/// # Errors
+///
+/// As [`advise::run`](super::run).
+pub fn run(
+    request: &CompareRequest,
+    target: &KernelTarget,
+    of: (Workload, Option<StandIn>),
+    (caller, asked): (&dyn Caller, &CompareRequest),
+) -> Result<Advice, Failure> {
+    let plan = Plan::on(request, target, of)?;
+    let image = guests::image(target)?;
+    let of_kernel = (target, &image);
+    let budget = Duration::from_secs(60 * u64::from(request.budget_min.unwrap_or(defaults::BUDGET_MIN)));
+    let used = request.utilization.unwrap_or(0);
+    let off = [KernelPolicy::Off];
+    let candidates = Candidates::of(target, &plan.runs(request, of_kernel, &off, plan.seed), used, budget);
+    let first = plan.runs(request, of_kernel, &candidates.policies, plan.seed);
+    first.check()?;
+    plan.workload.tell_notes(caller);
+    let stop = caller.stop(OnInterrupt::StopAndShow)?;
+    let unfinished = first.unfinished()?;
+    let count = candidates.policies.len() + 2 * ROUNDS.finalists;
+    let at_a_time = first.jobs().max(1);
+    let reps = u64::from(REPS_MIN.min(request.reps)) * (candidates.policies.len() as u64).min(5);
+    let clock = first.clock(caller, count + reps as usize);
+    let device = &plan.devices[0].1;
+    let run_all = |runs: &Runs, asked: &[Asked]| {
+        let (mut ran, failure) = runs.each(asked, (caller, &stop), &unfinished, &clock);
+        let judged = ran.iter_mut().try_for_each(|(_, cell)| judge(request, std::slice::from_mut(cell)));
+        (ran, judged.err().or(failure))
+    };
+
+    let (mut search, mut off_cell) = (search(&candidates), None::<Cell>);
+    let ended_by = search
+        .run(|jobs| {
+            let asked: Vec<Asked> =
+                jobs.iter().map(|job| (device, candidates.policies[job.candidate], job.rep)).collect();
+            let (ran, failure) = run_all(&first, &asked);
+            for (i, cell) in &ran {
+                if jobs[*i] == (Job { candidate: 0, rep: 0 }) {
+                    off_cell = Some(cell.clone());
+                }
+            }
+            (ran.into_iter().map(|(i, cell)| (jobs[i], Observation::of(&cell))).collect(), failure)
+        })
+        .err();
+    if let (Some(failure), 0) = (&ended_by, search.total_runs()) {
+        unfinished.end(caller, false);
+        return Err(failure.clone());
+    }
+    let here = plan.here.as_ref();
+    let searched = candidates.searched(&search, off_cell.as_ref().map_or(0, Cell::elapsed_ns));
+    let settings = Settings {
+        baseline: PolicyId::OFF,
+        judge: off_cell.as_ref().map_or_else(String::new, |cell| cell.measure().to_string()),
+        kernel: Some(first.kernel()?),
+        ..plan.settings.clone()
+    };
+    let settings = Settings { command: command(asked, &settings), ..settings };
+    let advice = |conclusion| Advice::new(settings.clone(), plan.seed, searched.clone(), conclusion);
+    if let Some(failure) = ended_by {
+        unfinished.end(caller, false);
+        let why = format!(
+            "The search was stopped after {} of about {count} runs, so nothing is proven.",
+            searched.runs.searched
+        );
+        let advice =
+            advice(Conclusion::cannot_tell(here, why, "Let it finish: the same command goes on there."));
+        return Ok(Advice { partial: true, ended_by: Some(failure), ..advice });
+    }
+    if off_cell.as_ref().is_some_and(Cell::frees_nothing) {
+        unfinished.end(caller, true);
+        return Ok(advice(Conclusion::freed_nothing(here)));
+    }
+
+    let fresh_seed = plan.seed.wrapping_add(1);
+    let today = here.and_then(|here| here.today(plan.days.is_some()));
+    let shortlist = candidates.shortlist(&search, target, today.as_ref());
+    let second = plan.runs(request, of_kernel, &shortlist, fresh_seed);
+    let (mut cells, mut failure, mut reps) = (Vec::new(), None, 0);
+    while reps < request.reps && failure.is_none() {
+        // As many repetitions at a time as keep all cores busy.
+        let more = (at_a_time.div_ceil(shortlist.len()) as u32).min(request.reps - reps);
+        let spent = clock.elapsed();
+        let of_next =
+            spent / (searched.runs.searched + cells.len() as u32).max(1) * (shortlist.len() as u32 * more);
+        if reps >= REPS_MIN && spent + of_next > budget {
+            break;
+        }
+        let asked: Vec<Asked> = (reps..reps + more)
+            .flat_map(|rep| shortlist.iter().map(move |&policy| (device, policy, rep)))
+            .collect();
+        let (ran, ended) = run_all(&second, &asked);
+        cells.extend(ran.into_iter().map(|(_, cell)| cell));
+        (failure, reps) = (ended, reps + more);
+    }
+    unfinished.end(caller, failure.is_none());
+    if cells.is_empty() {
+        let why = "The comparison had no run, so nothing is proven.".to_owned();
+        let advice =
+            advice(Conclusion::cannot_tell(here, why, "Let it finish: the same command goes on there."));
+        return Ok(Advice { partial: true, ended_by: failure, ..advice });
+    }
+    // As `compare` orders them.
+    let order = |cell: &Cell| shortlist.iter().position(|policy| policy.id() == cell.policy);
+    cells.sort_by_key(|cell| (order(cell), cell.rep));
+    if failure.is_none() && reps < request.reps {
+        caller.note(&format!(
+            "{reps} of {} repetitions fit into {} min; --budget takes another number of minutes",
+            request.reps,
+            budget.as_secs() / 60
+        ));
+    }
+    let compared = CompareRequest { seed: Some(fresh_seed), reps, ..request.clone() };
+    let of_comparison = Settings { reps, ..settings.clone() };
+    let mut comparison = finish(&compared, of_comparison, plan.here.clone(), (cells, failure))?;
+    let conclusion = comparison.conclusion.clone();
+    let mut advice = advice(conclusion.unwrap_or_else(|| Conclusion::freed_nothing(here)));
+    advice.settings.reps = reps;
+    (advice.partial, advice.ended_by) = (comparison.partial, comparison.ended_by.take());
+    advice.search.runs.compared = comparison.cells.len() as u32;
+    let chosen = advice.conclusion.policy.as_ref();
+    advice.means =
+        shortlist.iter().find(|policy| Some(&policy.id()) == chosen).map(|&policy| Candidates::means(policy));
+    if let (Some(device), Some(policy)) = (Summary::of(&comparison.cells).devices.first(), chosen) {
+        advice.costs = advise::costs(device, policy);
+    }
+    advice.comparison = Some(comparison);
+    Ok(advice)
+}
+
+/// A search that begins with all candidates.
+fn search(candidates: &Candidates) -> Search {
+    let node = Node { is_first: true, neighbours: Vec::new() };
+    Search::new(vec![node; candidates.policies.len()], ROUNDS)
+}

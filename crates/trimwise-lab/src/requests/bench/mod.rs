@@ -1,0 +1,318 @@
+//! Device tests, one after another, on a model or on a real device.
+
+pub mod map;
+
+use std::borrow::Cow;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use crate::bench::{self, Hooks, Part, Results, Settings, Test};
+use serde::{Deserialize, Serialize};
+use trimwise::block::{BlockQueue, ModelDevice, QueueConfig};
+use trimwise::content::ContentClass;
+use trimwise::engine::Sim;
+use trimwise::failure::Failure;
+use trimwise::profile::Profile;
+use trimwise::ssd::Drive;
+use trimwise::units::Bytes;
+use trimwise_linux::block_on;
+
+use trimwise_study::caller::{Caller, OnInterrupt};
+use trimwise_study::command_text::CommandText;
+use trimwise_study::input;
+use trimwise_study::real_target::RealTarget;
+use trimwise_study::{as_text, defaults};
+
+/// Progress callback: the test's number, and how many thousandths of it are done.
+type OnProgress = Arc<dyn Fn(usize, u64) + Send + Sync>;
+
+/// Tests of a device.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BenchRequest {
+    /// The device and the data.
+    #[serde(flatten)]
+    pub on: OnDevice,
+    /// The tests, in this order, as [`Test`] parses them.
+    pub tests: Vec<String>,
+}
+
+/// The device of a bench, and what is written to it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OnDevice {
+    /// A profile's name or file, in the model; or `file:PATH` or `dev:PATH`, a real file or device.
+    pub target: String,
+    /// The data.
+    #[serde(with = "as_text", default = "content")]
+    pub content: ContentClass,
+    /// Seed of the random places, and in the model of the drive.
+    #[serde(default = "defaults::seed")]
+    pub seed: u64,
+    /// The part of the device to test; `None`: all of it.
+    #[serde(with = "as_text::option", default)]
+    pub region: Option<Part>,
+    /// The size of a file to create; a model has its own.
+    pub size: Option<Bytes>,
+    /// What may be destroyed, as the failure without it names it; nothing in a model.
+    pub destroy: Option<String>,
+}
+
+fn content() -> ContentClass {
+    ContentClass::Incompressible
+}
+
+/// The results of tests; the order of the keys is part of the format.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct BenchReport {
+    /// The version of trimwise.
+    pub trimwise: Cow<'static, str>,
+    /// What was asked for.
+    pub settings: BenchSettings,
+    /// Whether tests are missing, because the device failed or the user stopped them.
+    pub partial: bool,
+    /// The results.
+    #[serde(flatten)]
+    pub results: Results,
+}
+
+/// What was asked for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct BenchSettings {
+    /// The target, as given.
+    pub target: String,
+    /// The tests, as they are written in full.
+    pub tests: Vec<String>,
+    /// What was written.
+    pub content: Cow<'static, str>,
+    /// Where random places came from.
+    pub seed: u64,
+    /// The part of the device that was tested, in percent of it.
+    pub region_start_percent: f64,
+    /// How long that part is.
+    pub region_length_percent: f64,
+    /// The command that repeats this.
+    pub command: String,
+}
+
+/// Runs the tests.
+///
+/// # Errors
+///
+/// A [`Failure`] if the request is wrong or the device cannot be opened. A test that fails is in the report.
+pub fn run(request: &BenchRequest, caller: &dyn Caller) -> Result<BenchReport, Failure> {
+    let real = request.on.real()?;
+    let tests = request.parsed()?;
+    let settings = request.on.settings();
+    let progress = caller.progress(tests.len(), "tests");
+    let on_progress: OnProgress = {
+        let progress = Arc::clone(&progress);
+        Arc::new(move |test, thousandths| progress.update(test, thousandths, 1000))
+    };
+    let results = match real {
+        None => {
+            let device = request.on.profile()?;
+            let stop = caller.stop(OnInterrupt::StopAndShow)?;
+            in_model(&device, &tests, &settings, &stop, on_progress)
+        }
+        Some(real) => {
+            let stop = caller.stop(OnInterrupt::StopAndShow)?;
+            on_real(&real, &tests, &settings, &stop, &*on_progress)
+        }
+    };
+    progress.finish();
+    Ok(BenchReport::new(request, &tests, &settings, results?))
+}
+
+/// Runs tests on a new device.
+fn in_model(
+    profile: &Profile,
+    tests: &[Test],
+    settings: &Settings,
+    stop: &Arc<AtomicBool>,
+    on_progress: OnProgress,
+) -> Result<Results, Failure> {
+    let sim = Sim::new();
+    let drive = Drive::new(&profile.config, profile.faults, settings.seed)
+        .map_err(|e| Failure::usage(format!("{}: {e}", profile.name)))?;
+    let queue = BlockQueue::new(&sim, drive, QueueConfig::default());
+    let device = Rc::new(ModelDevice::new(queue, &profile.name).interrupted_by(stop));
+    let (tests, settings) = (tests.to_vec(), *settings);
+    let ended = sim.run(async move {
+        let stats = || device.queue().with_ssd(|ssd| *ssd.stats());
+        let hooks = Hooks { on_progress: &*on_progress, stats: Some(&stats) };
+        bench::run(&*device, &tests, &settings, hooks).await
+    });
+    ended.map_err(Failure::run)?.map_err(Failure::usage)
+}
+
+/// Runs tests on a real file or device. If one of them writes, the user must have agreed.
+fn on_real(
+    real: &RealTarget,
+    tests: &[Test],
+    settings: &Settings,
+    stop: &Arc<AtomicBool>,
+    on_progress: &dyn Fn(usize, u64),
+) -> Result<Results, Failure> {
+    let is_written = tests.iter().any(|test| test.is_destructive());
+    let depth = tests.iter().map(|test| test.depth()).max().unwrap_or(0);
+    let device = real.open(is_written, depth, stop)?;
+    let hooks = Hooks { on_progress, stats: None };
+    let ended = block_on(bench::run(&device, tests, settings, hooks));
+    let mut results = ended.map_err(Failure::run)?.map_err(Failure::usage)?;
+    results.notes = device.notes().to_vec();
+    Ok(results)
+}
+
+impl BenchRequest {
+    fn parsed(&self) -> Result<Vec<Test>, Failure> {
+        self.tests.iter().map(|test| test.parse().map_err(Failure::usage)).collect()
+    }
+
+    /// Combines this request with the results of its tests.
+    ///
+    /// # Errors
+    ///
+    /// If a test is unknown.
+    pub fn report(&self, results: Results) -> Result<BenchReport, Failure> {
+        Ok(BenchReport::new(self, &self.parsed()?, &self.on.settings(), results))
+    }
+}
+
+impl OnDevice {
+    /// The real file or device, if it is one. Rejects what means nothing for a model.
+    fn real(&self) -> Result<Option<RealTarget>, Failure> {
+        let real = RealTarget::parse(&self.target, self.size, self.destroy.as_ref())?;
+        let given = [("--size", self.size.is_some()), ("--destroy", self.destroy.is_some())];
+        match given.into_iter().find(|(_, given)| real.is_none() && *given) {
+            Some((option, _)) => Err(Failure::usage(format!(
+                "{option}: {} is a model; this option is for file:PATH and dev:PATH only",
+                self.target
+            ))),
+            None => Ok(real),
+        }
+    }
+
+    fn profile(&self) -> Result<Profile, Failure> {
+        input::profile(&self.target, "device").map_err(input::as_argument)
+    }
+
+    fn settings(&self) -> Settings {
+        Settings { content: self.content, seed: self.seed, region: self.region.unwrap_or(Part::ALL) }
+    }
+
+    /// The command that repeats a bench; `what` adds what is run on the target.
+    fn command(&self, what: impl FnOnce(&mut CommandText)) -> String {
+        let mut command = CommandText::new("bench");
+        command.argument(&self.target);
+        what(&mut command);
+        command.option("--content", self.content);
+        command.option("--seed", self.seed);
+        if let Some(region) = self.region {
+            command.option("--region", region);
+        }
+        if let Some(size) = self.size {
+            command.option("--size", size.0);
+        }
+        if let Some(word) = &self.destroy {
+            command.option("--destroy", word);
+        }
+        command.into_text()
+    }
+}
+
+impl BenchReport {
+    fn new(request: &BenchRequest, tests: &[Test], settings: &Settings, results: Results) -> Self {
+        Self {
+            trimwise: trimwise::VERSION.into(),
+            settings: BenchSettings {
+                target: request.on.target.clone(),
+                tests: tests.iter().map(Test::to_string).collect(),
+                content: settings.content.name().into(),
+                seed: settings.seed,
+                region_start_percent: settings.region.start.value(),
+                region_length_percent: settings.region.length.value(),
+                command: request.on.command(|command| tests.iter().for_each(|test| command.argument(test))),
+            },
+            partial: results.broken.is_some(),
+            results,
+        }
+    }
+
+    /// Why the tests ended early, if they did.
+    pub fn failure(&self) -> Option<Failure> {
+        let broken = self.results.broken.as_ref()?;
+        Some(match broken.interrupted {
+            true => Failure::Interrupted,
+            false => Failure::run(format!("{}: {}: {}", self.results.device.name, broken.test, broken.why)),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use trimwise_study::caller::Silent;
+
+    fn of(request: Value) -> Result<BenchReport, Failure> {
+        run(&serde_json::from_value(request).unwrap(), &Silent::default())
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_what_would() {
+        for (request, words) in [
+            (
+                json!({"target": "sata-small", "tests": ["foo"]}),
+                "unknown test 'foo'; expected one of fill, seqwrite",
+            ),
+            (json!({"target": "sata-small", "tests": ["fill:0"]}), "column 6: '0'; expected percent"),
+            (json!({"target": "sata-smal", "tests": ["fill"]}), "sata-smal: neither a built-in name"),
+            (
+                json!({"target": "file:", "tests": ["fill"]}),
+                "'file:' is not a real target; expected file:PATH",
+            ),
+            (
+                json!({"target": "dev:/dev/null", "tests": ["fill"], "size": 1 << 30}),
+                "--size: dev:/dev/null has its own size",
+            ),
+            (json!({"target": "dev:/dev/null", "tests": ["fill"]}), "/dev/null"),
+            (
+                json!({"target": "sata-small", "tests": ["fill"], "size": 1 << 30}),
+                "--size: sata-small is a model",
+            ),
+            (
+                json!({"target": "sata-small", "tests": ["fill"], "destroy": "x"}),
+                "--destroy: sata-small is a model",
+            ),
+            (json!({"target": "sata-small", "tests": ["fill", "seqwrite:9GiB"]}), "expected at most 8 GiB"),
+        ] {
+            let failure = of(request.clone()).unwrap_err();
+            assert!(matches!(&failure, Failure::Usage(m) if m.contains(words)), "{request}: {failure:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_holds_something_is_overwritten_by_its_name_only_and_a_new_one_is_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (full, new) = (dir.path().join("full"), dir.path().join("new"));
+        std::fs::write(&full, vec![7; 32 << 20]).unwrap();
+        let failure =
+            of(json!({"target": format!("file:{}", full.display()), "tests": ["fill"]})).unwrap_err();
+        assert!(matches!(&failure, Failure::Usage(m) if m.contains("--destroy")), "{failure:?}");
+        assert_eq!(std::fs::read(&full).unwrap(), vec![7; 32 << 20], "nothing was written");
+        let report = of(json!({
+            "target": format!("file:{}", new.display()),
+            "tests": ["fill:50", "randwrite:4:1", "seqread"],
+            "size": 32 << 20,
+        }));
+        let report = report.unwrap();
+        assert_eq!(report.results.tests[1].test, "randwrite:4:1");
+        assert!(!report.results.device.is_model && report.failure().is_none());
+        let full_name = full.display();
+        let request = json!({"target": format!("file:{full_name}"), "tests": ["seqwrite"], "destroy": format!("{full_name}")});
+        of(request).unwrap();
+        assert_ne!(std::fs::read(&full).unwrap(), vec![7; 32 << 20]);
+        assert!(!new.exists());
+    }
+}

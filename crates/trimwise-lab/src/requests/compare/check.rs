@@ -1,0 +1,117 @@
+//! `compare --check kernel:...`: runs the model, and then a real kernel to check it.
+
+use trimwise::compare::result::{Cell, Target};
+use trimwise::failure::Failure;
+use trimwise::policy::Trimmer;
+use trimwise_study::caller::{Caller, OnInterrupt};
+use trimwise_study::compare::check::{self, Check, LeftOut};
+use trimwise_study::compare::on_model::{self, Plan};
+use trimwise_study::compare::{CompareRequest, Comparison, Grid, Ran, judge};
+use trimwise_uml::cell::{KernelPolicy, KernelTarget};
+use trimwise_uml::images::KernelImage;
+use trimwise_uml::job::FileSystem;
+
+use super::on_kernel::Runs;
+use crate::guests;
+use crate::requests::limits;
+
+/// Parses the target.
+pub fn parse(text: &str) -> Result<KernelTarget, Failure> {
+    let target = text.strip_prefix("kernel:").and_then(|target| target.parse::<KernelTarget>().ok());
+    let Some(target) = target.filter(|target| target.file_system == FileSystem::Ext4) else {
+        return Err(check::refused(text));
+    };
+    target.check_for_policies().map_err(|e| Failure::usage(format!("--check {text}: {e}")))?;
+    Ok(target)
+}
+
+/// A check before it runs.
+pub struct Planned<'a> {
+    /// The kernel and its file system.
+    pub target: &'a KernelTarget,
+    /// The policies that it has.
+    pub policies: Vec<KernelPolicy>,
+    left_out: Vec<LeftOut>,
+    /// The kernel, or why there is none.
+    pub image: Result<KernelImage, String>,
+}
+
+impl<'a> Planned<'a> {
+    /// Sorts the policies and finds the kernel. A missing kernel is reported at once; the model runs without it.
+    pub fn of<'p>(
+        target: &'a KernelTarget,
+        policies: impl Iterator<Item = &'p Trimmer>,
+    ) -> Result<Self, Failure> {
+        let (mut checked, mut left_out) = (Vec::new(), Vec::new());
+        for policy in policies {
+            match KernelPolicy::parse(&policy.to_string(), target) {
+                Ok(parsed) => checked.push(parsed),
+                Err(reason) => left_out.push(LeftOut { policy: (*policy).into(), reason }),
+            }
+        }
+        if checked.is_empty() {
+            return Err(Failure::usage(format!(
+                "--check kernel:{target}: this kernel has none of these policies; expected at least one --policy of {}",
+                KernelPolicy::forms(target)
+            )));
+        }
+        let image = guests::image(target).map_err(|failure| failure.to_string());
+        Ok(Self { target, policies: checked, left_out, image })
+    }
+
+    /// Returns the check with these runs of the kernel, if there was one.
+    pub fn found(self, cells: Vec<Cell>) -> Result<Check, Failure> {
+        let (kernel, not_run) = match self.image {
+            Ok(image) => (Some(guests::real_kernel(&image, self.target)?), None),
+            Err(reason) => (None, Some(reason)),
+        };
+        Ok(Check {
+            target: Target::Kernel(self.target.to_string()),
+            kernel,
+            cells,
+            summary: Vec::new(),
+            left_out: self.left_out,
+            compared: Vec::new(),
+            contradictions: Vec::new(),
+            not_run,
+        })
+    }
+}
+
+/// Runs every cell of the model, and then the check.
+///
+/// # Errors
+///
+/// As [`on_model::run`], and what is wrong with the check.
+pub fn run(request: &CompareRequest, plan: Plan, caller: &dyn Caller) -> Result<Comparison, Failure> {
+    let Some(text) = request.check.as_deref() else { return on_model::run(request, plan, caller) };
+    let target = parse(text)?;
+    let check = Planned::of(&target, plan.policies.iter())?;
+    let runs = check.image.as_ref().ok().map(|image| Runs {
+        grid: Grid { devices: &plan.devices, policies: &check.policies, reps: request.reps },
+        workload: &plan.workload,
+        days: None,
+        long_in_use: false,
+        image,
+        target: check.target,
+        utilization_percent: Some(plan.utilization_percent),
+        memory: plan.memory,
+        seed: plan.seed,
+        jobs: request.jobs,
+        limits: limits(&request.limits),
+    });
+    if let Err(reason) = &check.image {
+        caller.note(&format!("--check kernel:{target} is skipped: {reason}"));
+    }
+    runs.as_ref().map_or(Ok(()), Runs::check)?;
+    plan.workload.tell_notes(caller);
+    let stop = caller.stop(OnInterrupt::StopAndShow)?;
+    let mut comparison = on_model::compared(request, &plan, (caller, &stop))?;
+    let ran = (!comparison.partial).then(|| runs.map_or_else(Ran::default, |runs| runs.cells(caller, &stop)));
+    if let Some((mut cells, failure)) = ran {
+        judge(request, &mut cells)?;
+        (comparison.partial, comparison.ended_by) = (failure.is_some(), failure);
+        comparison.add_check(check.found(cells)?);
+    }
+    Ok(comparison)
+}

@@ -1,0 +1,111 @@
+//! Which kernel runs the file system that a request is about: the built one that is closest to the host's.
+
+use trimwise::compare::result::Target;
+use trimwise::failure::Failure;
+use trimwise::policy::LinuxVersion;
+use trimwise_study::caller::Caller;
+use trimwise_study::compare::CompareRequest;
+use trimwise_study::compare::file_system::{answer_by_model, asked, differs, title};
+use trimwise_study::compare::here::StandIn;
+use trimwise_study::compare::workload::Workload;
+use trimwise_study::defaults;
+use trimwise_uml::cell::KernelTarget;
+use trimwise_uml::images::{self, CATALOGUE, KernelError, KernelName};
+use trimwise_uml::job::FileSystem;
+
+use super::on_kernel;
+
+/// Chooses where a request runs. Tells `found` which file system answers, and whoever asked if that is the model's ext4 in
+/// place of another.
+///
+/// # Errors
+///
+/// If the file system of `--fs` cannot answer.
+pub(crate) fn target(
+    request: &CompareRequest,
+    workload: &Workload,
+    found: Option<&mut StandIn>,
+    caller: &dyn Caller,
+) -> Result<Target, Failure> {
+    let (file_system, of_host) = asked(request, found.as_deref());
+    let refused = |why: &str| Err(Failure::usage(format!("--fs {}: {why}", file_system.name())));
+    if file_system == FileSystem::Ext4 {
+        return Ok(Target::Model);
+    }
+    if let Some(found) = found.as_ref().filter(|_| of_host != Some(file_system)) {
+        let own = of_host.filter(|fs| *fs != FileSystem::Ext4);
+        let or_own = own.map_or(String::new(), |own| format!(", or {}", own.name()));
+        let here = found.file_system();
+        return refused(&format!("--here is on {here}; expected --fs ext4, the model{or_own}"));
+    }
+    if request.check.is_some() && request.fs.is_some() {
+        return refused("runs on a kernel, and --check checks the model; expected one of them");
+    }
+    if let Some(linux) = &request.linux {
+        linux.parse::<LinuxVersion>().map_err(|e| Failure::usage(format!("--linux: {e}")))?;
+    }
+    let host = found.as_ref().map(|found| found.kernel().to_owned());
+    let wanted = request.linux.clone().or(host).unwrap_or_else(|| defaults::LINUX.to_owned());
+    let (reason, remedy) = match kernel(file_system, &wanted) {
+        Err((reason, remedy)) => (reason, format!("; for {} itself: {remedy}", title(file_system))),
+        Ok(target) => {
+            // Whoever names the file system hears all that it does not take; for a host's, the model can answer.
+            let refusals = on_kernel::refusals(request, workload, &target).into_iter();
+            let what =
+                request.check.iter().map(|_| "--check checks the model".to_owned()).chain(refusals).next();
+            let Some(what) = what.filter(|_| request.fs.is_none()) else {
+                if let Some(found) = found {
+                    let (name, kernel) = (title(file_system), &target.kernel);
+                    found.answered_by(format!("The file system is {name} itself, that of Linux {kernel}."));
+                }
+                return Ok(Target::Kernel(target.to_string()));
+            };
+            // What would be accepted there helps nobody who did not name it.
+            (what.split("; ").next().unwrap_or_default().to_owned(), String::new())
+        }
+    };
+    if let Some(found) = found.filter(|_| request.fs.is_none()) {
+        answer_by_model(file_system, (&reason, &remedy), (found, caller));
+        return Ok(Target::Model);
+    }
+    let differs = differs(file_system);
+    refused(&format!(
+        "{reason}; the model's ext4 (--fs ext4) shows what TRIM is worth to this drive and work, not what {differs}{remedy}"
+    ))
+}
+
+/// Finds the kernel that is closest to a version, for this file system.
+///
+/// # Errors
+///
+/// What is missing, and what gets it.
+fn kernel(file_system: FileSystem, wanted: &str) -> Result<KernelTarget, (String, String)> {
+    let (program, package) = file_system.mkfs();
+    let install = format!("`apt-get install {package}`");
+    let needs_program = file_system.check_mkfs().is_err();
+    let unusable = |error: KernelError| {
+        let (reason, remedy) = error.reason_and_remedy();
+        (reason, format!("`{}`", remedy.as_deref().unwrap_or("trimwise kernel list")))
+    };
+    match images::closest(wanted).map_err(unusable)? {
+        Some(kernel) if !needs_program => {
+            let image = images::find(&kernel.to_string()).map_err(unusable)?;
+            image.check(Some(file_system)).map_err(unusable)?;
+            return Ok(KernelTarget { kernel, file_system, options: String::new() });
+        }
+        Some(_) => return Err((format!("{program} is missing"), install)),
+        None => {}
+    }
+    let known = CATALOGUE.iter().filter_map(|series| series.version.parse::<KernelName>().ok());
+    let version =
+        images::closest_of(known, wanted).map_or(defaults::LINUX.to_owned(), |name| name.to_string());
+    let build = format!(
+        "`trimwise kernel build --version {version}`, or without a compiler the package trimwise-kernels"
+    );
+    Err(match needs_program {
+        false => ("no kernel is built here".to_owned(), build),
+        true => {
+            (format!("no kernel is built here, and {program} is missing"), format!("{install}, and {build}"))
+        }
+    })
+}

@@ -1,0 +1,70 @@
+//! `compare` with real kernels.
+
+mod aged;
+pub mod check;
+pub mod file_system;
+pub mod on_kernel;
+pub mod unfinished;
+pub mod workload;
+
+#[cfg(test)]
+mod tests;
+
+use trimwise::compare::result::Target;
+use trimwise::failure::Failure;
+use trimwise_study::caller::Caller;
+use trimwise_study::compare::here::StandIn;
+use trimwise_study::compare::workload::Workload;
+use trimwise_study::compare::{CompareRequest, Comparison, file_system::on_model, on_model};
+use trimwise_study::defaults;
+use trimwise_uml::cell::KernelTarget;
+
+/// Runs a comparison on the kernel that it names, or that its file system or its check needs.
+///
+/// # Errors
+///
+/// As [`trimwise_study::compare::run`].
+pub fn run(request: &CompareRequest, caller: &dyn Caller) -> Result<Comparison, Failure> {
+    let workload = Workload::of(request)?;
+    let mut found = StandIn::of(request, &workload)?;
+    let target = match &request.target {
+        Target::Model => file_system::target(request, &workload, found.as_mut(), caller)?,
+        given => given.clone(),
+    };
+    let Target::Kernel(text) = &target else {
+        let request = on_model(request, found.as_ref());
+        return check::run(&request, planned(&request, workload, found)?, caller);
+    };
+    let (request, parsed) = on_chosen(request, text, found.as_ref())?;
+    on_kernel::run(&request, &parsed, (workload, found), caller)
+}
+
+/// Makes a plan for the model, with a target of its check that a kernel can have.
+pub(crate) fn planned(
+    request: &CompareRequest,
+    workload: Workload,
+    found: Option<StandIn>,
+) -> Result<on_model::Plan, Failure> {
+    request.check.as_deref().map(check::parse).transpose()?;
+    on_model::Plan::on(request, workload, found)
+}
+
+/// Returns a request for a kernel that was chosen, and that kernel with its file system.
+pub fn on_chosen(
+    request: &CompareRequest,
+    target: &str,
+    found: Option<&StandIn>,
+) -> Result<(CompareRequest, KernelTarget), Failure> {
+    let parsed = target.parse().map_err(|e| Failure::usage(format!("--target kernel:{target}: {e}")))?;
+    let mut request = request.clone();
+    if let Some(found) = found {
+        request.utilization.get_or_insert(found.utilization_percent());
+    }
+    if request.target == Target::Model {
+        // As the model would run it, on the kernel that was chosen by its version.
+        request.utilization.get_or_insert(defaults::UTILIZATION_PERCENT);
+        (request.fs, request.linux) = (None, None);
+    }
+    request.target = Target::Kernel(target.to_owned());
+    Ok((request, parsed))
+}

@@ -1,0 +1,472 @@
+//! `compare --target kernel:...`: every cell on a real kernel in virtual time.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::guests::{self, Bounds, RealKernel};
+use trimwise::compare::result::{Cell, DriveFacts, Target};
+use trimwise::failure::Failure;
+use trimwise::fs::layout::FormatOptions;
+use trimwise::policy::Trimmer;
+use trimwise::profile::Profile;
+use trimwise::units::Bytes;
+use trimwise::workload::days::Days;
+use trimwise_linux::kept;
+use trimwise_linux::pool;
+use trimwise_uml::cell::{self, KernelCell, KernelCellError, KernelPolicy, KernelTarget, KernelWorkload};
+use trimwise_uml::images::{self, KernelImage};
+use trimwise_uml::job::FileSystem;
+use trimwise_uml::machine::Limits;
+
+use super::aged::{Drive, Shared};
+use super::unfinished::Unfinished;
+use super::workload::to_guest;
+use crate::requests::limits;
+use trimwise_study::caller::{Caller, OnInterrupt};
+use trimwise_study::clock::Clock;
+use trimwise_study::compare::here::{Here, StandIn};
+use trimwise_study::compare::on_model::{days, needs_days};
+use trimwise_study::compare::room::Room;
+use trimwise_study::compare::workload::Workload;
+use trimwise_study::compare::{CompareRequest, Comparison, Grid, NO_FILL, Ran, Settings, finish, or};
+use trimwise_study::defaults;
+use trimwise_study::input::{self, distinct, named};
+
+/// What part of a drive's bytes takes memory where data are zeros: metadata and short writes, with room to spare.
+const ZEROS_SHARE: u64 = 8;
+
+/// What to run on a kernel.
+pub struct Plan {
+    /// The devices, each with the name that tables show.
+    pub devices: Vec<(String, Profile)>,
+    /// The policies.
+    pub policies: Vec<KernelPolicy>,
+    pub(crate) workload: Workload,
+    pub(crate) days: Option<Days>,
+    pub(crate) memory: Bytes,
+    pub(crate) seed: u64,
+    pub(crate) here: Option<Here>,
+    /// What was asked for, as the answer shows it.
+    pub settings: Settings,
+}
+
+/// Finds everything that no kernel does of what a request asks for, each in a sentence without its end.
+pub(super) fn refusals(request: &CompareRequest, workload: &Workload, target: &KernelTarget) -> Vec<String> {
+    let is_usage = |failure: Failure| match failure {
+        Failure::Usage(why) => Some(why),
+        _ => None,
+    };
+    let days = days(request, workload);
+    let policies = request.policies.iter().filter_map(|text| policy(text, target).err());
+    let daemon = request.policies.iter().filter(|text| Trimmer::is_daemon(text)).map(|text| needs_days(text));
+    let daemon = daemon.filter(|_| matches!(days, Ok(None)));
+    let of_workload = [to_guest(workload).err(), days.as_ref().err().cloned()];
+    policies.chain(daemon).chain(of_workload.into_iter().flatten()).filter_map(is_usage).collect()
+}
+
+/// Parses a policy of a kernel.
+pub(crate) fn policy(text: &str, target: &KernelTarget) -> Result<(String, KernelPolicy), Failure> {
+    let policy = KernelPolicy::parse(&input::usual_name(text), target)
+        .map_err(|e| Failure::usage(format!("--policy: {e}")))?;
+    Ok((policy.to_string(), policy))
+}
+
+impl Plan {
+    /// Resolves the arguments, and rejects what no kernel can do.
+    pub fn of(request: &CompareRequest, target: &KernelTarget) -> Result<Self, Failure> {
+        let workload = Workload::of(request)?;
+        let found = StandIn::of(request, &workload)?;
+        Self::on(request, target, (workload, found))
+    }
+
+    /// Does the same where the workload, and what stands in for the host, are known.
+    pub(crate) fn on(
+        request: &CompareRequest,
+        target: &KernelTarget,
+        (workload, found): (Workload, Option<StandIn>),
+    ) -> Result<Self, Failure> {
+        let option = format!("--target {}", request.target);
+        target.check_for_policies().map_err(|e| Failure::usage(format!("{option}: {e}")))?;
+        if request.linux.is_some() {
+            let what = format!("--linux does not go with {option}: the target names the kernel");
+            return Err(Failure::usage(what));
+        }
+        if request.fill {
+            return Err(Failure::usage(NO_FILL));
+        }
+        let refusals = refusals(request, &workload, target);
+        if !refusals.is_empty() {
+            return Err(Failure::usage(refusals.join("\n")));
+        }
+        let days = days(request, &workload)?;
+        let mut policy_arguments = request.policies.clone();
+        if policy_arguments.is_empty() {
+            policy_arguments = match &found {
+                Some(found) => {
+                    found.policies(days.is_some(), Some(&|text| KernelPolicy::parse(text, target).is_ok()))
+                }
+                None => KernelPolicy::all_of(target).iter().map(ToString::to_string).collect(),
+            };
+            if days.is_some() && found.is_none() {
+                policy_arguments.extend(["batch:1d", "batch:1w"].map(str::to_owned));
+            }
+        }
+        let policies = distinct(&policy_arguments, "--policy", |text| policy(text, target))?;
+        if policies.iter().any(|policy| policy.is_daemon()) {
+            guests::trimwised()?;
+        }
+        let device_arguments = match &found {
+            Some(found) => vec![found.device.clone()],
+            None => or(&request.devices, [defaults::DEVICE]),
+        };
+        let mut devices = named(&device_arguments, "--device", input::device)?;
+        let here =
+            found.as_ref().map(|found| found.stand_in(&mut devices[0], days.is_some(), true)).transpose()?;
+        let workload = found.as_ref().map_or_else(|| workload.clone(), |found| workload.scaled(&found.scale));
+        let of_host = found.as_ref().and_then(|found| found.memory_mib);
+        let memory_mib = request.memory.or(of_host).unwrap_or(defaults::MEMORY_MIB);
+        let seed = request.seed.unwrap_or(defaults::SEED);
+        let settings = Settings::of(request, |command| {
+            if found.as_ref().is_none_or(StandIn::is_given) {
+                device_arguments.iter().for_each(|d| command.option("--device", d));
+            }
+            policy_arguments.iter().for_each(|p| command.option("--policy", p));
+            if let Some(percent) = request.utilization {
+                command.option("--utilization", percent);
+            }
+            command.option("--memory", memory_mib);
+            if let Some(days) = &days {
+                command.option("--days", days.days());
+                command.option("--day", days.shape());
+            }
+            command.option("--reps", request.reps);
+            command.option("--seed", seed);
+        });
+        let memory = Bytes::mib(memory_mib);
+        let settings = Settings {
+            target: Target::Kernel(target.to_string()),
+            file_system: Some(target.file_system.name().into()),
+            utilization_percent: request.utilization,
+            host_memory_bytes: Some(memory.0),
+            days: days.as_ref().map(Days::days),
+            day: days.as_ref().map(|days| days.shape().to_string()),
+            ..settings
+        };
+        Ok(Self { devices, policies, workload, days, memory, seed, here, settings })
+    }
+
+    /// Returns the runs of these policies on a kernel.
+    pub(crate) fn runs<'a>(
+        &'a self,
+        request: &CompareRequest,
+        (target, image): (&'a KernelTarget, &'a KernelImage),
+        policies: &'a [KernelPolicy],
+        seed: u64,
+    ) -> Runs<'a> {
+        Runs {
+            grid: Grid { devices: &self.devices, policies, reps: request.reps },
+            workload: &self.workload,
+            days: self.days.as_ref(),
+            long_in_use: self.here.is_some(),
+            image,
+            target,
+            utilization_percent: request.utilization,
+            memory: self.memory,
+            seed,
+            jobs: request.jobs,
+            limits: limits(&request.limits),
+        }
+    }
+}
+
+/// Runs all cells.
+pub fn run(
+    request: &CompareRequest,
+    target: &KernelTarget,
+    of: (Workload, Option<StandIn>),
+    caller: &dyn Caller,
+) -> Result<Comparison, Failure> {
+    let plan = Plan::on(request, target, of)?;
+    let image = guests::image(target)?;
+    let runs = plan.runs(request, (target, &image), &plan.policies, plan.seed);
+    runs.check()?;
+    plan.workload.tell_notes(caller);
+    let ran = runs.cells(caller, &caller.stop(OnInterrupt::StopAndShow)?);
+    finish(request, Settings { kernel: Some(runs.kernel()?), ..plan.settings }, plan.here, ran)
+}
+
+/// A cell of [`Runs`]: drive, policy and repetition.
+pub(crate) type Asked<'a> = (&'a Profile, KernelPolicy, u32);
+
+/// Each policy on each device, as often as requested, on one kernel.
+pub(crate) struct Runs<'a> {
+    pub grid: Grid<'a, KernelPolicy>,
+    pub workload: &'a Workload,
+    /// Over which days the workload is spread.
+    pub days: Option<&'a Days>,
+    /// Whether the drive is brought to the state of one in long use.
+    pub long_in_use: bool,
+    pub image: &'a KernelImage,
+    pub target: &'a KernelTarget,
+    pub utilization_percent: Option<u8>,
+    pub memory: Bytes,
+    pub seed: u64,
+    pub jobs: Option<u16>,
+    pub limits: Limits,
+}
+
+impl Runs<'_> {
+    /// Rejects what cannot run, before anything runs.
+    pub fn check(&self) -> Result<(), Failure> {
+        to_guest(self.workload)?;
+        for (device, policy) in self.grid.pairs() {
+            guests::check_size(device, self.target.file_system)?;
+            let least = Bytes(self.memory.0.saturating_add(pool::memory_of_run(device).0));
+            pool::check_memory(least).map_err(|why| {
+                Failure::usage(format!(
+                    "--memory {}: a guest with a model of {} {why}; expected less memory, or a smaller drive",
+                    self.memory.0 >> 20,
+                    device.name
+                ))
+            })?;
+            if !device.config.trim.is_supported() && policy != KernelPolicy::Off {
+                return Err(Failure::usage(format!(
+                    "--policy {policy}: {} does not support TRIM; expected --policy off there",
+                    device.name
+                )));
+            }
+            // The room of other file systems is unknown.
+            if self.target.file_system == FileSystem::Ext4
+                && let Ok(room) =
+                    Room::of(device, FormatOptions::TODAY, self.utilization_percent.unwrap_or(0))
+            {
+                self.workload.check(&room, device)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the kernel, as results name it.
+    pub fn kernel(&self) -> Result<RealKernel, Failure> {
+        guests::real_kernel(self.image, self.target)
+    }
+
+    /// Opens the finished runs of an earlier command about the same drives, workload and kernel.
+    pub fn unfinished(&self) -> Result<Unfinished, Failure> {
+        Ok(Unfinished::of_user(&(self.common()?, self.grid.devices, self.seed)))
+    }
+
+    /// What the results of all runs depend on, besides what differs between them.
+    fn common(&self) -> Result<impl fmt::Debug + use<>, Failure> {
+        Ok((self.kernel()?, to_guest(self.workload)?, self.days.cloned(), self.memory))
+    }
+
+    /// Runs all, as many at a time as fit. A stop ends each guest.
+    pub fn cells(&self, caller: &dyn Caller, stop: &Arc<AtomicBool>) -> Ran {
+        let unfinished = match self.unfinished() {
+            Ok(unfinished) => unfinished,
+            Err(failure) => return (Vec::new(), Some(failure)),
+        };
+        let reps = self.grid.reps;
+        let asked: Vec<Asked> = self
+            .grid
+            .pairs()
+            .flat_map(|(device, policy)| (0..reps).map(move |rep| (device, policy, rep)))
+            .collect();
+        let clock = self.clock(caller, asked.len());
+        let (ran, failure) = self.each(&asked, (caller, stop), &unfinished, &clock);
+        unfinished.end(caller, failure.is_none());
+        (ran.into_iter().map(|(_, cell)| cell).collect(), failure)
+    }
+
+    /// Runs each of these, as many at a time as fit, and returns the finished ones with their number.
+    pub fn each(
+        &self,
+        asked: &[Asked],
+        (caller, stop): (&dyn Caller, &Arc<AtomicBool>),
+        unfinished: &Unfinished,
+        clock: &Clock,
+    ) -> (Vec<(usize, Cell)>, Option<Failure>) {
+        let keys: Result<Vec<Option<String>>, Failure> = asked.iter().map(|of| self.key(*of)).collect();
+        let keys = match keys {
+            Ok(keys) => keys,
+            Err(failure) => return (Vec::new(), Some(failure)),
+        };
+        let found = |key: &Option<String>| unfinished.look::<(Cell, String)>(caller, key.as_ref()?);
+        let (mut finished, mut left) = (Vec::new(), Vec::new());
+        for (index, key) in keys.iter().enumerate() {
+            match found(key) {
+                // What the JSON of a cell leaves out, a verdict needs.
+                Some((cell, postmark_report)) => {
+                    let drive = Some(DriveFacts::of(&asked[index].0.config));
+                    finished.push((index, Cell { drive, postmark_report, ..cell }));
+                }
+                None => left.push(index),
+            }
+        }
+        let shared = match self.shared(left.iter().map(|&index| asked[index]), clock.jobs) {
+            Ok(shared) => shared,
+            Err(failure) => return (finished, Some(failure)),
+        };
+        let progress = caller.progress(left.len(), "runs");
+        let (ran, failure) = pool::run_finished(clock.jobs, left.len(), |number| {
+            if stop.load(Ordering::SeqCst) {
+                return Err(Failure::Interrupted);
+            }
+            progress.update(number, 0, 1);
+            let (of_left, drive) = shared.order[number];
+            let (index, begun) = (left[of_left], Instant::now());
+            let cell = self.run(asked[index], drive.map(|number| &shared.drives[number]), stop)?;
+            let cell = cell.map_err(|error| failed_run(error, asked[index]))?;
+            clock.tell_first(caller, self.expected(asked[index].1), begun.elapsed());
+            if let Some(key) = &keys[index] {
+                unfinished.enter(caller, key, &(&cell, &cell.postmark_report));
+            }
+            progress.done(number);
+            Ok((index, cell))
+        });
+        progress.finish();
+        finished.extend(ran);
+        finished.sort_by_key(|(index, _)| *index);
+        (finished, failure)
+    }
+
+    /// Returns how many run at a time: as many as asked for, or as fit in memory.
+    pub fn jobs(&self) -> usize {
+        self.grid.jobs(self.jobs, |device| {
+            let guest = match cell::writes_zeros(device, self.target) {
+                true => Bytes(self.memory.0.saturating_add(device.config.capacity_bytes / ZEROS_SHARE)),
+                false => guests::memory_of_guest(self.memory, device, self.utilization_percent),
+            };
+            // A cell begins with a copy.
+            let kept = if self.shares() {
+                pool::memory_of_run(device).0.saturating_add(guest.0.saturating_sub(self.memory.0))
+            } else {
+                0
+            };
+            Bytes(pool::memory_of_run(device).0.saturating_add(guest.0).saturating_add(kept))
+        })
+    }
+
+    /// Returns what a run's result depends on; `None` of a program of this computer, which may be another one next time.
+    fn key(&self, asked: Asked) -> Result<Option<String>, Failure> {
+        let workload = &to_guest(self.workload)?;
+        if matches!(workload, KernelWorkload::Command { .. }) {
+            return Ok(None);
+        }
+        let daemon = if asked.1.is_daemon() { Some(guests::trimwised()?) } else { None };
+        let daemon = daemon.as_deref().map(images::file_hash).transpose();
+        let daemon = daemon.map_err(|e| Failure::run(format!("trimwised: {e}")))?;
+        let all = format!("{:?} {:?} {daemon:?}", self.common()?, self.cell(asked, workload));
+        Ok(Some(kept::hash(all.as_bytes())))
+    }
+
+    fn cell<'b>(&'b self, (device, policy, rep): Asked<'b>, workload: &'b KernelWorkload) -> KernelCell<'b> {
+        let Self { target, utilization_percent, long_in_use, days, seed, .. } = *self;
+        KernelCell { device, target, policy, workload, utilization_percent, long_in_use, days, rep, seed }
+    }
+
+    /// Finds which cells begin with the same drive.
+    fn shared<'b>(&self, asked: impl Iterator<Item = Asked<'b>>, jobs: usize) -> Result<Shared, Failure> {
+        let workload = to_guest(self.workload)?;
+        let before: Result<Vec<_>, _> = asked
+            .map(|of| Ok((of.0, self.cell(of, &workload).steps_before().map_err(Failure::usage)?)))
+            .collect();
+        Ok(Shared::of(&before?, jobs))
+    }
+
+    /// Runs one in a guest, on a drive that it shares with others or on its own, and returns what came of it.
+    ///
+    /// # Errors
+    ///
+    /// If the programs of a guest cannot be found.
+    pub fn run(
+        &self,
+        asked: Asked,
+        shared: Option<&Drive>,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Result<Cell, KernelCellError>, Failure> {
+        let bounds = Bounds { limits: self.limits, stop: Arc::clone(stop) };
+        let mut guest = guests::guest(self.image, self.memory, &bounds)?;
+        if asked.1.is_daemon() {
+            guest.daemon = Some(guests::trimwised()?);
+        }
+        let workload = to_guest(self.workload)?;
+        let cell = self.cell(asked, &workload);
+        Ok(match shared {
+            Some(drive) => drive.disk(&cell, &guest).and_then(|disk| cell.run_on(disk, &guest)),
+            None => cell.run(&guest),
+        })
+    }
+
+    /// Whether runs that age alike begin with the same drive.
+    fn shares(&self) -> bool {
+        cell::is_aged_before(self.days, self.utilization_percent)
+    }
+
+    /// Returns how long a run may take here that ages its drive itself, from what was measured on two cores of 2023:
+    /// booting, ageing by what it writes, and the days. It knows nothing of the work apart from its days, so it is right to
+    /// a factor of three.
+    pub fn expected(&self, policy: KernelPolicy) -> Duration {
+        let days = f64::from(self.days.map_or(0, Days::days));
+        let of_daemon = if policy.is_daemon() { DAEMON_S_PER_DAY } else { 0.0 };
+        let work = if self.days.is_some() { days * (WORK_S_PER_DAY + of_daemon) } else { WORK_S };
+        Duration::from_secs_f64(BOOT_S + work) + self.expected_ageing()
+    }
+
+    fn expected_ageing(&self) -> Duration {
+        let capacity = self.grid.devices.iter().map(|(_, device)| device.config.capacity_bytes).max();
+        let gib = capacity.unwrap_or_default() as f64 / Bytes::gib(1).0 as f64;
+        let times_written = match (self.utilization_percent, self.long_in_use) {
+            (None, _) => 0.0,
+            (Some(_), false) => 1.0,
+            (Some(_), true) => 2.0,
+        };
+        let boot = if self.shares() { BOOT_S } else { 0.0 };
+        Duration::from_secs_f64(boot + times_written * gib * AGEING_S_PER_GIB)
+    }
+
+    /// Starts the clock, and tells how long `count` runs under these policies may take.
+    pub fn clock(&self, caller: &dyn Caller, count: usize) -> Clock {
+        Clock::of(caller, &title(self.target), (self.jobs(), count), self.expected_mean())
+    }
+
+    /// Returns the mean of what the policies take, of which those with the same options age a drive together.
+    fn expected_mean(&self) -> Duration {
+        let policies = self.grid.policies;
+        let all: Duration = policies.iter().map(|policy| self.expected(*policy)).sum();
+        let options: BTreeSet<String> =
+            policies.iter().map(|policy| self.target.mount_options(*policy)).collect();
+        let shared = if self.shares() { policies.len() - options.len() } else { 0 };
+        all.saturating_sub(self.expected_ageing() * shared as u32) / policies.len().max(1) as u32
+    }
+}
+
+/// Names a file system and its kernel in a sentence.
+pub(crate) fn title(target: &KernelTarget) -> String {
+    format!("{} of Linux {}", target.file_system.name(), target.kernel)
+}
+
+/// Names the run that failed.
+fn failed_run(error: KernelCellError, (device, policy, rep): Asked) -> Failure {
+    match guests::failure(error) {
+        Failure::Run(why) => {
+            Failure::Run(format!("{} under {policy}, repetition {}: {why}", device.name, rep + 1))
+        }
+        other => other,
+    }
+}
+
+/// Seconds of this computer until a guest mounts its file system.
+const BOOT_S: f64 = 2.0;
+/// Seconds to write a GiB in a guest.
+const AGEING_S_PER_GIB: f64 = 1.5;
+/// Seconds of a day's work, the median of the applications.
+const WORK_S_PER_DAY: f64 = 3.0;
+/// Seconds of work without days, the median of the applications.
+const WORK_S: f64 = 30.0;
+/// Seconds that trimwised takes for a day: two days of `desktop` took 16 and 39 more with it.
+const DAEMON_S_PER_DAY: f64 = 30.0;

@@ -1,0 +1,230 @@
+//! Power cuts on a real kernel. What they have in common with a [soak](super::soak) is here.
+
+use std::ops::Range;
+
+use crate::crash::CrashReport;
+use crate::crash::kernel::{self, CUTS_PER_RUN, KernelCrashTest};
+use crate::guests::{self, Bounds, RealKernel};
+use crate::requests::limits;
+use serde::{Deserialize, Serialize};
+use trimwise::failure::Failure;
+use trimwise::profile::Profile;
+use trimwise::ssd::Drive;
+use trimwise::units::Bytes;
+use trimwise_linux::pool;
+use trimwise_uml::cell::KernelTarget;
+use trimwise_uml::images::KernelImage;
+
+use super::{CUT, CUTS, RUN};
+use trimwise_study::caller::{Caller, OnInterrupt};
+use trimwise_study::check::{JOBS, at_most_one, within};
+use trimwise_study::command_text::CommandText;
+use trimwise_study::guest_limits::GuestLimits;
+use trimwise_study::verify::Plant;
+use trimwise_study::{defaults, input};
+
+/// Memory of a guest: enough for the four file systems, and little, so that pages are written back early.
+const MEMORY: Bytes = Bytes::mib(96);
+/// Memory of this computer that one run takes besides its guest: what was recorded, and the images of its cuts.
+const MEMORY_OF_RUN: Bytes = Bytes::mib(400);
+
+/// A kernel under test, and how runs on it are made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OnKernel {
+    /// `kernel:VERSION:FS[:MOUNT_OPTIONS]`.
+    pub target: String,
+    /// The drive's profile, a name or a file, which is scaled down; `None`: the usual one.
+    pub device: Option<String>,
+    /// A fault of the drive.
+    pub fault: Option<Plant>,
+    /// The only run to make, counted from 0.
+    pub run: Option<u64>,
+    /// Seed of everything that is drawn.
+    #[serde(default = "defaults::seed")]
+    pub seed: u64,
+    /// Runs at a time, which change nothing in the result; `None`: one for each core.
+    pub jobs: Option<u16>,
+    /// When a guest is ended.
+    #[serde(flatten)]
+    pub limits: GuestLimits,
+}
+
+/// Power cuts on a kernel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KernelCrashtestRequest {
+    /// The kernel, and how runs are made.
+    #[serde(flatten)]
+    pub on: OnKernel,
+    /// The number of cuts; `None`: the usual one. Not with `on.run`.
+    pub cuts: Option<u64>,
+    /// The only cut to make, counted from 0 over all runs; not with `on.run` or `cuts`.
+    pub cut: Option<u64>,
+}
+
+/// What was found on a kernel; the order of the keys is part of the format.
+#[derive(Clone, Debug, Serialize)]
+pub struct KernelCrashTests {
+    /// The version of trimwise.
+    pub trimwise: &'static str,
+    /// The seed.
+    pub seed: u64,
+    /// As given, without `kernel:`.
+    pub target: String,
+    /// The kernel.
+    pub kernel: RealKernel,
+    /// The drive, and its size.
+    pub device: String,
+    /// Size of the drive.
+    pub capacity_bytes: u64,
+    /// The planted fault.
+    pub fault: Option<&'static str>,
+    /// Cuts of one run.
+    pub cuts_per_run: u64,
+    /// Whether it was stopped before its end.
+    pub interrupted: bool,
+    /// The command that repeats this.
+    pub command: String,
+    /// For each violation that is described, the command that repeats its cut.
+    pub again: Vec<String>,
+    /// All runs together.
+    #[serde(flatten)]
+    pub report: CrashReport,
+}
+
+impl KernelCrashTests {
+    /// Why they count as failed, if they do: a violation, or a stop.
+    pub fn failure(&self) -> Option<Failure> {
+        let broken = || format!("a power cut breaks the file system of {}", self.target);
+        failure(self.report.violations, self.interrupted, broken)
+    }
+}
+
+pub(super) fn failure(
+    violations: u64,
+    is_interrupted: bool,
+    broken: impl FnOnce() -> String,
+) -> Option<Failure> {
+    match violations {
+        0 => is_interrupted.then_some(Failure::Interrupted),
+        _ => Some(Failure::run(broken())),
+    }
+}
+
+/// What a request names, found.
+pub(super) struct Found {
+    pub(super) target: KernelTarget,
+    pub(super) device: Profile,
+    pub(super) image: KernelImage,
+}
+
+impl OnKernel {
+    /// Finds everything, and only then installs the handler for a stop.
+    pub(super) fn find(&self, caller: &dyn Caller) -> Result<(Found, Bounds), Failure> {
+        self.limits.check()?;
+        within("--run", self.run, &RUN)?;
+        within("--jobs", self.jobs, &JOBS)?;
+        let target = parse(&self.target)?;
+        let file_system = target.file_system;
+        let mut profile = input::profile(self.device.as_deref().unwrap_or(defaults::DEVICE), "device")?;
+        if let Some(fault) = self.fault {
+            profile.faults = fault.on(profile.faults);
+        }
+        let device = kernel::device(profile, file_system)?;
+        Drive::new(&device.config, device.faults, self.seed).map_err(|e| {
+            let fault = self.fault.map_or_else(String::new, |fault| format!("--fault {}: ", fault.name()));
+            Failure::usage(format!("{fault}--device {}: {e}", device.name))
+        })?;
+        kernel::check_programs(file_system)?;
+        let image = guests::image(&target)?;
+        let stop = caller.stop(OnInterrupt::StopAndShow)?;
+        Ok((Found { target, device, image }, Bounds { limits: limits(&self.limits), stop }))
+    }
+
+    /// Begins a command line with what all runs have in common.
+    pub(super) fn begun(&self) -> CommandText {
+        let mut command = CommandText::new("crashtest");
+        command.option("--target", &self.target);
+        self.device.iter().for_each(|device| command.option("--device", device));
+        self.fault.iter().for_each(|fault| command.option("--fault", fault.name()));
+        command.option("--seed", self.seed);
+        command
+    }
+}
+
+/// Cuts the power of a guest.
+///
+/// # Errors
+///
+/// A [`Failure`] if the request is wrong or a run fails. Violations are in the [answer](KernelCrashTests::failure).
+pub fn run(request: &KernelCrashtestRequest, caller: &dyn Caller) -> Result<KernelCrashTests, Failure> {
+    within("--cuts", request.cuts, &CUTS)?;
+    within("--cut", request.cut, &CUT)?;
+    let given = [request.cut.is_some(), request.cuts.is_some(), request.on.run.is_some()];
+    at_most_one(&[("--cut", given[0]), ("--cuts", given[1]), ("--run", given[2])])?;
+    let (Found { target, device, image }, bounds) = request.on.find(caller)?;
+    let seed = request.on.seed;
+    let guest = guests::guest(&image, MEMORY, &bounds)?;
+    let test = KernelCrashTest { guest: &guest, target: &target, device: &device, seed };
+
+    let runs: Vec<(u64, Range<u64>)> = match request.cut {
+        Some(cut) => vec![(cut / CUTS_PER_RUN, cut % CUTS_PER_RUN..cut % CUTS_PER_RUN + 1)],
+        None if request.on.run.is_some() => {
+            request.on.run.iter().map(|&run| (run, 0..CUTS_PER_RUN)).collect()
+        }
+        None => {
+            let cuts = request.cuts.unwrap_or(defaults::CUTS);
+            let of = |run: u64| (run, 0..(cuts - run * CUTS_PER_RUN).min(CUTS_PER_RUN));
+            (0..cuts.div_ceil(CUTS_PER_RUN)).map(of).collect()
+        }
+    };
+    let memory = Bytes(MEMORY.0 + MEMORY_OF_RUN.0 + device.config.capacity_bytes);
+    let jobs = request.on.jobs.map_or_else(|| pool::default_jobs(memory), usize::from);
+    let progress = caller.progress(runs.len(), "runs");
+    let (reports, failure) = pool::run_finished(jobs, runs.len(), |index| {
+        let (run, cuts) = runs[index].clone();
+        let report = test.one_run(run, cuts, &mut |done, total| progress.update(index, done, total));
+        progress.done(index);
+        report.map_err(|e| match e {
+            Failure::Run(e) => Failure::run(format!("{target}, seed {}, run {run}: {e}", seed)),
+            other => other,
+        })
+    });
+    progress.finish();
+    let interrupted = failure == Some(Failure::Interrupted);
+    if let Some(failure) = failure.filter(|_| !interrupted) {
+        return Err(failure);
+    }
+    let mut report = CrashReport::default();
+    reports.into_iter().for_each(|other| report.add(other));
+    let command = |name: &str, number: u64| {
+        let mut command = request.on.begun();
+        command.option(name, number);
+        command.into_text()
+    };
+    Ok(KernelCrashTests {
+        trimwise: trimwise::VERSION,
+        seed,
+        target: target.to_string(),
+        kernel: guests::real_kernel(&image, &target)?,
+        device: device.name.clone(),
+        capacity_bytes: device.config.capacity_bytes,
+        fault: request.on.fault.map(|fault| fault.name()),
+        cuts_per_run: CUTS_PER_RUN,
+        interrupted,
+        command: match (request.cut, request.on.run) {
+            (Some(cut), _) => command("--cut", cut),
+            (None, Some(run)) => command("--run", run),
+            (None, None) => command("--cuts", request.cuts.unwrap_or(defaults::CUTS)),
+        },
+        again: report.details.iter().map(|v| command("--cut", v.run * CUTS_PER_RUN + v.cut)).collect(),
+        report,
+    })
+}
+
+fn parse(target: &str) -> Result<KernelTarget, Failure> {
+    let parsed = target.strip_prefix("kernel:").ok_or_else(|| {
+        format!("'{target}'; expected kernel:VERSION:FS[:MOUNT_OPTIONS] such as kernel:6.12:ext4:discard")
+    });
+    let parsed = parsed.and_then(str::parse::<KernelTarget>);
+    parsed.map_err(|e| Failure::usage(format!("--target {e}")))
+}

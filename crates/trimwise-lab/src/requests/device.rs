@@ -1,0 +1,285 @@
+//! Modelled drives as block devices, in real time: each is served by the process that attaches it.
+
+use std::io::ErrorKind;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use trimwise::failure::Failure;
+use trimwise::ssd::SsdConfig;
+use trimwise::units::Bytes;
+use trimwise_device::nbd::Address;
+use trimwise_device::registry::{self, Front, Record, Registry, RegistryError, State, Status};
+use trimwise_device::server::{self, Description, ServeError, Stops};
+use trimwise_device::{EmulatedDrive, TimeScale};
+use trimwise_linux::sparse_store::SparseStore;
+
+use trimwise_study::check::within;
+use trimwise_study::input::profile;
+use trimwise_study::{as_text, defaults};
+
+/// Threads that serve a drive.
+pub const THREADS: RangeInclusive<u16> = 1..=64;
+
+/// A drive to emulate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DriveRequest {
+    /// Its profile, a name or a file.
+    pub profile: String,
+    /// Its size; `None`: as in the profile.
+    pub size: Option<Bytes>,
+    /// Factor by which everything takes longer than modelled.
+    #[serde(with = "as_text", default)]
+    pub time_scale: TimeScale,
+    /// Seed of everything that the drive draws.
+    #[serde(default = "defaults::seed")]
+    pub seed: u64,
+    /// The file that keeps its data; `None`: memory.
+    pub backing: Option<PathBuf>,
+    /// Its name; `None`: the profile's, with a number if that is taken.
+    pub name: Option<String>,
+}
+
+/// Devices; the order of the keys is part of the format.
+#[derive(Debug, Serialize)]
+pub struct Devices {
+    /// The version of trimwise.
+    pub trimwise: &'static str,
+    /// Each device.
+    pub devices: Vec<Shown>,
+}
+
+/// A device and its state.
+#[derive(Debug, Serialize)]
+pub struct Shown {
+    /// Its description.
+    #[serde(flatten)]
+    pub record: Record,
+    /// `serving`, `detached`, `silent` (its server does not answer) or `dead` (its server was killed).
+    pub state: &'static str,
+    /// What still uses the remains of a dead server, so that they are not removed.
+    pub in_use: Option<String>,
+    /// What it served; `None` if unknown.
+    pub status: Option<Status>,
+}
+
+impl Shown {
+    /// Its node or address.
+    pub fn place(&self) -> String {
+        match &self.record.front {
+            Front::Loop { device } => device.as_ref().map_or("-".to_owned(), |d| d.display().to_string()),
+            Front::Nbd { addresses } => addresses.join(" "),
+        }
+    }
+
+    fn ended((record, status): (Record, Option<Status>)) -> Self {
+        let state = if status.is_some() { "detached" } else { "dead" };
+        Self { record, state, in_use: None, status }
+    }
+}
+
+impl Devices {
+    fn of(devices: Vec<Shown>) -> Self {
+        Self { trimwise: trimwise::VERSION, devices }
+    }
+}
+
+/// The devices of this host, registered in a folder; `None`: the usual one.
+///
+/// # Errors
+///
+/// If the folder given is none; one that does not exist is created with the first device.
+pub fn registry(given: Option<&Path>) -> Result<Registry, Failure> {
+    if let Some(given) = given {
+        check_folder(given)?;
+    }
+    let folder = given.map_or_else(registry::usual_place, Path::to_owned);
+    Ok(Registry::at(absolute("state-dir", &folder)?))
+}
+
+fn check_folder(given: &Path) -> Result<(), Failure> {
+    let refused = |why: String| Err(Failure::usage(format!("--state-dir {}: {why}", given.display())));
+    match std::fs::metadata(given) {
+        Ok(found) if !found.is_dir() => refused("is not a directory".to_owned()),
+        Err(error) if error.kind() != ErrorKind::NotFound => refused(error.to_string()),
+        _ => Ok(()),
+    }
+}
+
+fn absolute(option: &str, path: &Path) -> Result<PathBuf, Failure> {
+    std::path::absolute(path).map_err(|e| Failure::usage(format!("--{option} {}: {e}", path.display())))
+}
+
+/// Rejects a drive that cannot be.
+///
+/// # Errors
+///
+/// A [`Failure`] that names what is wrong with it.
+pub fn check(drive: &DriveRequest) -> Result<(), Failure> {
+    drive_config(drive).map(drop)
+}
+
+/// Returns the drive as requested, and the name of its profile.
+fn drive_config(request: &DriveRequest) -> Result<(SsdConfig, trimwise::ssd::Faults, String), Failure> {
+    let profile = profile(&request.profile, "profile")?;
+    let whole = Bytes(profile.config.capacity_bytes);
+    let size = request.size.unwrap_or(whole);
+    if size > whole {
+        return Err(Failure::usage(format!(
+            "--size {size}: the drive of profile {} has only {whole}; expected at most that",
+            profile.name
+        )));
+    }
+    let config = profile
+        .config
+        .shrunk(size.0)
+        .map_err(|e| Failure::usage(format!("--size {size}: the drive cannot be scaled to that: {e}")))?;
+    Ok((config, profile.faults, profile.name))
+}
+
+/// A drive with its bytes; if it ends up unused, a backing file created for it is removed.
+struct Made {
+    drive: Arc<EmulatedDrive>,
+    description: Description,
+    backing_made: Option<PathBuf>,
+}
+
+fn make(request: &DriveRequest) -> Result<Made, Failure> {
+    let (config, faults, name) = drive_config(request)?;
+    let size = Bytes(config.capacity_bytes / trimwise::units::UNIT_BYTES * trimwise::units::UNIT_BYTES);
+    let backing = request.backing.as_deref().map(|path| absolute("backing", path)).transpose()?;
+    let backing_made = backing.clone().filter(|path| !path.exists());
+    let store = match &backing {
+        None => SparseStore::in_memory(size)
+            .map_err(|e| Failure::run(format!("not enough memory for the data of the drive: {e}")))?,
+        Some(path) => SparseStore::in_file_alone(path, size)
+            .map_err(|e| Failure::usage(format!("--backing {}: {e}", path.display())))?,
+    };
+    let drive =
+        EmulatedDrive::new(&config, faults, request.seed, store, request.time_scale).map_err(|e| {
+            if let Some(path) = &backing_made {
+                drop(std::fs::remove_file(path));
+            }
+            Failure::usage(e)
+        })?;
+    let description = Description {
+        name: request.name.clone(),
+        profile: name,
+        seed: request.seed,
+        scale: request.time_scale,
+        backing,
+    };
+    Ok(Made { drive: Arc::new(drive), description, backing_made })
+}
+
+/// Attaches a drive as a block device of this host and serves it with so many threads until it is told to stop. `ready`
+/// learns when it is there; `notice` what happens meanwhile.
+///
+/// # Errors
+///
+/// A [`Failure`] if there is no such drive, or it cannot be attached or served.
+pub fn attach(
+    registry: &Registry,
+    request: &DriveRequest,
+    threads: Option<u16>,
+    stops: &Stops,
+    ready: impl FnMut(&Record),
+    notice: impl Fn(&str),
+) -> Result<Shown, Failure> {
+    within("--threads", threads, &THREADS)?;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = threads.map_or(cores.min(4), usize::from);
+    served(request, ready, |made, ready| {
+        server::attach(registry, &made.description, &made.drive, threads, stops, ready, notice)
+    })
+}
+
+/// Serves a drive over NBD until it is told to stop.
+///
+/// # Errors
+///
+/// A [`Failure`] if there is no such drive, or it cannot be served at one of the addresses.
+pub fn serve(
+    registry: &Registry,
+    request: &DriveRequest,
+    addresses: &[Address],
+    stops: &Stops,
+    ready: impl FnMut(&Record),
+) -> Result<Shown, Failure> {
+    let addresses = addresses.iter().map(|address| match address {
+        Address::Unix(path) => absolute("nbd", path).map(Address::Unix),
+        Address::Tcp(at) => Ok(Address::Tcp(*at)),
+    });
+    let addresses = addresses.collect::<Result<Vec<_>, _>>()?;
+    served(request, ready, |made, ready| {
+        server::serve(registry, &made.description, &made.drive, &addresses, stops, ready)
+    })
+}
+
+/// Makes the drive and serves it. If it never was ready, a backing file created for it is removed.
+fn served(
+    request: &DriveRequest,
+    mut ready: impl FnMut(&Record),
+    serve: impl FnOnce(&Made, &mut dyn FnMut(&Record)) -> Result<(Record, Status), ServeError>,
+) -> Result<Shown, Failure> {
+    let made = make(request)?;
+    let mut was_ready = false;
+    let result = serve(&made, &mut |record| {
+        was_ready = true;
+        ready(record);
+    });
+    if let Some(path) = made.backing_made.as_ref().filter(|_| !was_ready) {
+        drop(std::fs::remove_file(path));
+    }
+    let ended = result.map_err(|error| match error {
+        ServeError::Registry(error) => refused(error),
+        ServeError::Listen(error) => Failure::usage(format!("--nbd {error}")),
+        ServeError::Attach(_) | ServeError::Cut { .. } => Failure::run(error),
+    })?;
+    Ok(Shown::ended((ended.0, Some(ended.1))))
+}
+
+/// What the user can correct is a usage error.
+fn refused(error: RegistryError) -> Failure {
+    match error {
+        RegistryError::Io(_) | RegistryError::Lingers { .. } | RegistryError::InUse { .. } => {
+            Failure::run(error)
+        }
+        _ => Failure::usage(error),
+    }
+}
+
+/// Stops devices, by name or node; `None`: all. Also returns a failure for each that could not be stopped.
+///
+/// # Errors
+///
+/// If the devices cannot be listed.
+pub fn detach(registry: &Registry, devices: Option<&[String]>) -> Result<(Devices, Vec<Failure>), Failure> {
+    let given = match devices {
+        Some(devices) => devices.to_vec(),
+        None => registry.list().map_err(refused)?.into_iter().map(|(record, _)| record.name).collect(),
+    };
+    let (mut shown, mut failures) = (Vec::new(), Vec::new());
+    for device in &given {
+        match registry.detach(device) {
+            Ok(ended) => shown.push(Shown::ended(ended)),
+            Err(error) => failures.push(refused(error)),
+        }
+    }
+    Ok((Devices::of(shown), failures))
+}
+
+/// Lists the devices; cleans up after killed servers.
+///
+/// # Errors
+///
+/// If they cannot be listed.
+pub fn list(registry: &Registry) -> Result<Devices, Failure> {
+    let shown = registry.list().map_err(refused)?.into_iter().map(|(record, state)| match state {
+        State::Serving(status) => Shown { record, state: "serving", in_use: None, status: Some(status) },
+        State::Silent => Shown { record, state: "silent", in_use: None, status: None },
+        State::Dead { in_use } => Shown { record, state: "dead", in_use: Some(in_use), status: None },
+    });
+    Ok(Devices::of(shown.collect()))
+}

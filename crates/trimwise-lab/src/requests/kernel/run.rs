@@ -1,0 +1,489 @@
+//! A program of this computer on a real kernel, in virtual time, in a file system on a modelled drive.
+//!
+//! Whatever ends the run, there is a report with what the program has printed.
+
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Instant;
+
+use crate::guests::{self, Bounds, RealKernel};
+use crate::requests::limits;
+use serde::{Deserialize, Serialize};
+use trimwise::block::{Port, PortCounts};
+use trimwise::compare::gauge::{Stale, device_figures};
+use trimwise::compare::result::DeviceFigures;
+use trimwise::failure::Failure;
+use trimwise::profile::Profile;
+use trimwise::trace::{Header, TraceDevice};
+use trimwise::units::Bytes;
+use trimwise_linux::sparse_store::SparseStore;
+use trimwise_uml::cell::{KernelTarget, ageing, disk_over, new_disk, settling};
+use trimwise_uml::channel::{Says, Stream};
+use trimwise_uml::disk::{Disk, Image, Mark, TraceEntry};
+use trimwise_uml::images::{KernelError, KernelImage, KernelName};
+use trimwise_uml::job::{
+    BootOptions, FileSystem, Job, JobError, JobReport, MOUNT_POINT, Outcome, ProgramEnd, SECOND_NODE, Said,
+    Step,
+};
+
+use super::trace::DriveTrace;
+use trimwise_study::caller::{Caller, OnInterrupt};
+use trimwise_study::check::{at_most_one, within};
+use trimwise_study::guest_limits::GuestLimits;
+use trimwise_study::{as_text, defaults, input, programs};
+
+/// What stands for the file system in the target of a run without one.
+pub const NO_FILE_SYSTEM: &str = "none";
+
+/// How full an aged file system can be, in percent.
+pub const AGED_PERCENT: RangeInclusive<u8> = 0..=100;
+
+/// A program to run on a kernel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KernelRunRequest {
+    /// `KERNEL:FS[:MOUNT_OPTIONS]`, or `KERNEL:none`.
+    pub target: String,
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// The drive's profile, a name or a file; `None`: the usual one.
+    pub device: Option<String>,
+    /// How full the file system is after ageing, in percent; `None`: it is new.
+    pub aged_percent: Option<u8>,
+    /// An image of a file system, a copy of which is used instead of a new one; not with `aged_percent`.
+    pub image: Option<PathBuf>,
+    /// The profile of a second, empty drive.
+    pub disk: Option<String>,
+    /// Memory of the guest, in MiB; `None`: the usual size.
+    pub memory_mib: Option<u64>,
+    /// Seed of everything that drives and ageing draw.
+    #[serde(default = "defaults::seed")]
+    pub seed: u64,
+    /// When the guest is ended.
+    #[serde(flatten)]
+    pub limits: GuestLimits,
+    /// Words that are added to the kernel's command line.
+    #[serde(with = "as_text::option", default)]
+    pub boot: Option<BootOptions>,
+    /// Whether the requests to the first drive are recorded.
+    #[serde(default)]
+    pub is_traced: bool,
+    /// Whether those to the second drive are.
+    #[serde(default)]
+    pub is_disk_traced: bool,
+}
+
+/// What happened; nothing in it depends on the speed of this computer. The order of the keys is part of the format.
+#[derive(Clone, Debug, Serialize)]
+pub struct RunReport {
+    /// The version of trimwise.
+    pub trimwise: &'static str,
+    /// The seed of the drive.
+    pub seed: u64,
+    /// The kernel.
+    pub kernel: RealKernel,
+    /// The device.
+    pub device: String,
+    /// Memory of the guest.
+    pub memory_bytes: u64,
+    /// Options added to the kernel's command line.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub boot: Vec<String>,
+    /// How much of the file system was in use after ageing; `None` if it was new.
+    pub aged_percent: Option<u8>,
+    /// The image that was there instead of a new file system.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image: Option<Image>,
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// How it ended, and its output; with neither exit code nor signal if the run broke off.
+    pub program: ProgramEnd,
+    /// Why the run failed, if it did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+    /// True if the program had unmounted the file system, and left it so.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_unmounted_by_program: bool,
+    /// Faults in the kernel's log; if there are any, the figures cannot be trusted.
+    pub complaints: Vec<String>,
+    /// The program's run, and then the unmount, which writes what was only in memory; empty if the run broke off.
+    pub phases: Vec<Phase>,
+    /// The second drive and what happened to it in these phases.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk: Option<SecondDisk>,
+}
+
+/// A second drive.
+#[derive(Clone, Debug, Serialize)]
+pub struct SecondDisk {
+    /// What programs call it.
+    pub node: &'static str,
+    /// Its profile.
+    pub device: String,
+    /// As those of the first drive.
+    pub phases: Vec<Phase>,
+}
+
+/// A part of the run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Phase {
+    /// `program` or `unmount`.
+    pub phase: &'static str,
+    /// How long it took, in virtual time.
+    pub duration_ns: u64,
+    /// The kernel's requests to the drive.
+    pub requests: PortCounts,
+    /// What the drive did; stale space is not followed.
+    pub device_stats: DeviceFigures,
+}
+
+/// A program that was run.
+#[derive(Debug)]
+pub struct KernelRun {
+    /// What happened.
+    pub report: RunReport,
+    /// Why the run counts as failed, if it does: it broke off, the kernel complained, or the program failed.
+    pub failure: Option<Failure>,
+    /// This computer's time, in seconds.
+    pub wall_s: f64,
+    /// The requests to the first drive, if asked for.
+    pub trace: Option<DriveTrace>,
+    /// Those to the second drive.
+    pub disk_trace: Option<DriveTrace>,
+}
+
+/// A kernel and what it mounts, as a run names them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct RunTarget {
+    kernel: KernelName,
+    /// `None`: the drive is left to the program.
+    file_system: Option<FileSystem>,
+    options: String,
+}
+
+impl FromStr for RunTarget {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (kernel, rest) = text.split_once(':').unwrap_or((text, ""));
+        if kernel.is_empty() || rest.is_empty() {
+            let names = FileSystem::ALL.map(FileSystem::name).join(", ");
+            return Err(format!(
+                "'{text}' is not a kernel with a file system; expected KERNEL:FS[:MOUNT_OPTIONS] such as 6.12:ext4, where FS \
+                 is one of {names}, or {NO_FILE_SYSTEM} to leave the drive to the program"
+            ));
+        }
+        if rest.split(':').next() != Some(NO_FILE_SYSTEM) {
+            let KernelTarget { kernel, file_system, options } = text.parse()?;
+            return Ok(Self { kernel, file_system: Some(file_system), options });
+        }
+        if rest != NO_FILE_SYSTEM {
+            return Err(format!(
+                "'{text}': without a file system there are no mount options; expected {kernel}:{NO_FILE_SYSTEM}"
+            ));
+        }
+        let kernel = kernel.parse().map_err(|e: KernelError| e.to_string())?;
+        Ok(Self { kernel, file_system: None, options: String::new() })
+    }
+}
+
+impl RunTarget {
+    /// Finds the kernel; if `makes` the file system, also the program for that.
+    fn image(&self, device: &Profile, makes: bool) -> Result<KernelImage, Failure> {
+        let Some(file_system) = self.file_system.filter(|_| makes) else {
+            return guests::kernel(&self.kernel);
+        };
+        guests::check_size(device, file_system)?;
+        let (kernel, options) = (self.kernel.clone(), self.options.clone());
+        guests::image(&KernelTarget { kernel, file_system, options })
+    }
+
+    fn file_system_name(&self) -> &'static str {
+        self.file_system.map_or(NO_FILE_SYSTEM, FileSystem::name)
+    }
+}
+
+/// A request of which everything was found.
+pub struct Plan<'a> {
+    request: &'a KernelRunRequest,
+    target: RunTarget,
+    kernel: KernelImage,
+    command: Vec<String>,
+    device: Profile,
+    second: Option<Profile>,
+    image: Option<(Image, SparseStore)>,
+}
+
+/// What is told while a program runs, and of the guest that it runs in.
+pub struct Watch<'a> {
+    /// Is called with each piece of the program's output as it comes; `None` to have it in the report alone. Until the
+    /// first piece, progress is shown.
+    pub says: Option<&'a mut Says<'a>>,
+    /// Receives the kernel's log, even if the run fails.
+    pub log: &'a mut Vec<u8>,
+}
+
+impl<'a> Plan<'a> {
+    /// Finds what the request names.
+    ///
+    /// # Errors
+    ///
+    /// A [`Failure`] that names what is wrong or missing.
+    pub fn of(request: &'a KernelRunRequest) -> Result<Self, Failure> {
+        request.limits.check()?;
+        within("--aged", request.aged_percent, &AGED_PERCENT)?;
+        within("--memory", request.memory_mib, &defaults::MEMORIES_MIB)?;
+        at_most_one(&[("--aged", request.aged_percent.is_some()), ("--image", request.image.is_some())])?;
+        if request.command.is_empty() {
+            return Err(Failure::usage("no program; expected one and its arguments"));
+        }
+        let target: RunTarget = request.target.parse().map_err(Failure::usage)?;
+        if target.file_system.is_none() && request.aged_percent.is_some() {
+            return Err(Failure::usage(format!(
+                "--aged needs a file system; expected {}:FS and not {}",
+                target.kernel, request.target
+            )));
+        }
+        let command = programs::in_guest(&request.command)?;
+        let device = input::profile(request.device.as_deref().unwrap_or(defaults::DEVICE), "device")?;
+        let second = request.disk.as_deref().map(|name| input::profile(name, "disk")).transpose()?;
+        let kernel = target.image(&device, request.image.is_none())?;
+        let read = |path: &PathBuf| {
+            let capacity = Bytes::from_units(device.config.capacity_units());
+            Image::read(path, target.file_system, capacity)
+                .map_err(|what| Failure::usage(format!("--image {}: {what}", path.display())))
+        };
+        let image = request.image.as_ref().map(read).transpose()?;
+        Ok(Self { request, target, kernel, command, device, second, image })
+    }
+
+    /// Runs the program.
+    ///
+    /// # Errors
+    ///
+    /// A [`Failure`] if nothing was run. A run or a program that fails is in the result.
+    pub fn run(self, input: Said, caller: &dyn Caller, watch: Watch<'_>) -> Result<KernelRun, Failure> {
+        let Self { request, target, kernel: kernel_image, command, device, second, image } = self;
+        let (image, store) = image.unzip();
+        let memory = Bytes::mib(request.memory_mib.unwrap_or(defaults::MEMORY_MIB));
+        let stop = caller.stop(OnInterrupt::Stop)?;
+        let bounds = Bounds { limits: limits(&request.limits), stop };
+        let guest = guests::guest(&kernel_image, memory, &bounds)?;
+        let kernel = guests::named_kernel(&kernel_image, target.file_system_name(), &target.options)?;
+        let mut steps = Vec::new();
+        if let Some(file_system) = target.file_system {
+            if image.is_none() {
+                steps.push(Step::Mkfs { file_system, options: Vec::new() });
+            }
+            steps.push(Step::Mount { file_system, options: target.options.clone() });
+        }
+        steps.extend(image.is_some().then(settling));
+        steps.extend(request.aged_percent.into_iter().flat_map(|percent| ageing(percent, request.seed)));
+        steps.push(Step::TrustRandomness);
+        let at = steps.len();
+        steps.push(Step::Program { command: command.clone(), input });
+        steps.push(Step::UnmountRest);
+        let (seed, is_traced) = (request.seed, request.is_traced);
+        let first = match store {
+            None => new_disk(&device, seed, is_traced),
+            Some(store) => disk_over(store, &device, seed, is_traced),
+        };
+        let mut disks = vec![first.map_err(guests::failure)?];
+        // The two draw apart.
+        let second_disk =
+            second.as_ref().map(|profile| new_disk(profile, seed.wrapping_add(1), request.is_disk_traced));
+        disks.extend(second_disk.transpose().map_err(guests::failure)?);
+        let progress = caller.progress(1, "runs");
+        let begin = Instant::now();
+        let boot = request.boot.clone().unwrap_or_default();
+        let mut said = ProgramEnd::default();
+        let Watch { log, mut says } = watch;
+        let mut says = |stream, piece: &[u8]| {
+            match stream {
+                Stream::Output => &mut said.output,
+                Stream::Errors => &mut said.errors,
+            }
+            .0
+            .extend(piece);
+            if let Some(says) = &mut says {
+                progress.finish();
+                says(stream, piece);
+            }
+        };
+        let ran = guest.run_logged(&Job { steps }, &mut disks, &boot, log, &mut says);
+        let wall_s = begin.elapsed().as_secs_f64();
+        progress.finish();
+        let mut report = RunReport {
+            trimwise: trimwise::VERSION,
+            seed: request.seed,
+            device: device.name.clone(),
+            memory_bytes: memory.0,
+            boot: boot.words().map(str::to_owned).collect(),
+            aged_percent: request.aged_percent,
+            image,
+            command,
+            program: said,
+            failure: None,
+            is_unmounted_by_program: false,
+            complaints: Vec::new(),
+            phases: Vec::new(),
+            disk: None,
+            kernel,
+        };
+        let drives = Drives { disks, at, device: &device, second: second.as_ref(), request };
+        let figures = match ran.map_err(guests::job_failure) {
+            Err(failure @ Failure::Usage(_)) => return Err(failure),
+            ran => ran.and_then(|ran| {
+                report.take(ran, at, target.file_system).and_then(|()| drives.figures(&report.kernel))
+            }),
+        };
+        let (failure, [trace, disk_trace]) = match figures {
+            Ok(Figures { phases, disk, traces }) => {
+                (report.phases, report.disk) = (phases, disk);
+                (report.failed(), traces)
+            }
+            Err(failure) => (Some(failure), [None, None]),
+        };
+        report.failure = failure.as_ref().map(Failure::to_string);
+        Ok(KernelRun { report, failure, wall_s, trace, disk_trace })
+    }
+}
+
+fn no_report() -> Failure {
+    Failure::run("the guest did not report how the program ended")
+}
+
+impl RunReport {
+    /// Takes what the guest reported of the program, which was the step with the number `at`, and of the unmount after
+    /// it.
+    fn take(&mut self, ran: JobReport, at: usize, file_system: Option<FileSystem>) -> Result<(), Failure> {
+        self.complaints = ran.complaints;
+        let mut outcomes = ran.steps.into_iter().skip(at).map(|step| step.outcome);
+        let (Some(Outcome::Program(program)), Some(Outcome::Unmounted { was_mounted })) =
+            (outcomes.next(), outcomes.next())
+        else {
+            return Err(no_report());
+        };
+        self.program = program;
+        self.is_unmounted_by_program = file_system.is_some() && !was_mounted;
+        Ok(())
+    }
+
+    /// Returns why a run that came to its end counts as failed, if it does: the program failed, or the kernel complained.
+    fn failed(&self) -> Option<Failure> {
+        let of_program = self.program.failure().map(|how| format!("{}: {how}", self.command[0]));
+        let of_kernel = (!self.complaints.is_empty())
+            .then(|| JobError::Complains { complaints: self.complaints.clone() }.to_string());
+        let all: Vec<String> = of_program.into_iter().chain(of_kernel).collect();
+        (!all.is_empty()).then(|| Failure::run(all.join("\n")))
+    }
+
+    /// Returns what a person should know of a run that came to its end, and may take for something else.
+    pub fn remarks(&self) -> Vec<String> {
+        let mut remarks = Vec::new();
+        if self.is_unmounted_by_program {
+            remarks.push(format!(
+                "The program unmounted {MOUNT_POINT}; what that wrote counts for the program."
+            ));
+        }
+        let drives = || std::iter::once(&self.phases).chain(self.disk.iter().map(|disk| &disk.phases));
+        let requests = |phase: usize| drives().filter_map(move |phases| Some(phases.get(phase)?.requests));
+        if requests(0).all(|of_program| of_program.writes + of_program.discards == 0) {
+            let later = Bytes(requests(1).map(|of_unmount| of_unmount.written_bytes).sum());
+            remarks.push(match later.0 {
+                0 => "Nothing was written to the drive.".to_owned(),
+                _ => format!("Nothing was written to the drive before the unmount, which wrote {later}."),
+            });
+        }
+        remarks
+    }
+}
+
+/// The drives of a run that came to its end.
+struct Drives<'a> {
+    disks: Vec<Disk>,
+    /// Number of the mark at the program's beginning.
+    at: usize,
+    device: &'a Profile,
+    second: Option<&'a Profile>,
+    request: &'a KernelRunRequest,
+}
+
+struct Figures {
+    phases: Vec<Phase>,
+    disk: Option<SecondDisk>,
+    traces: [Option<DriveTrace>; 2],
+}
+
+impl Drives<'_> {
+    fn figures(self, kernel: &RealKernel) -> Result<Figures, Failure> {
+        let Self { disks, at, device, second, request } = self;
+        if let Some(failure) = disks.iter().find_map(Disk::failure) {
+            return Err(Failure::run(format!("a block request failed: {failure}")));
+        }
+        let mut parts = disks.into_iter().map(Disk::into_parts);
+        let (port, _, entries, marks) = parts.next().ok_or_else(no_report)?;
+        let header = |node: &str, device: &Profile| Header {
+            made_by: format!("trimwise kernel run {}, {}", trimwise::VERSION, kernel.file_system),
+            devices: vec![TraceDevice {
+                name: node.to_owned(),
+                capacity_bytes: Some(device.config.capacity_bytes),
+                model: Some(device.name.clone()),
+            }],
+            file_system: None,
+            kernel: Some(kernel.release.clone()),
+            has_prelude: true,
+        };
+        let trace = |is_traced: bool, node, device: &Profile, entries: Vec<TraceEntry>, marks: &[Mark]| {
+            let begin = is_traced.then(|| marks.get(at).cloned().ok_or_else(no_report)).transpose()?;
+            Ok(begin.map(|begin| DriveTrace { header: header(node, device), entries, begin }))
+        };
+        let phases_of_first = phases(&port, &marks).ok_or_else(no_report)?;
+        let first_trace = trace(request.is_traced, "vda", device, entries, &marks)?;
+        let (disk, disk_trace) = match (second, parts.next()) {
+            (Some(profile), Some((port, _, entries, marks))) => {
+                let phases = phases(&port, &marks).ok_or_else(no_report)?;
+                let trace = trace(request.is_disk_traced, "vdb", profile, entries, &marks)?;
+                (Some(SecondDisk { node: SECOND_NODE, device: profile.name.clone(), phases }), trace)
+            }
+            _ => (None, None),
+        };
+        Ok(Figures { phases: phases_of_first, disk, traces: [first_trace, disk_trace] })
+    }
+}
+
+/// Returns what happened to a drive while the program ran, and then during the unmount: between its last three marks.
+fn phases(port: &Port, marks: &[Mark]) -> Option<Vec<Phase>> {
+    let [.., before, between, after] = marks else { return None };
+    let wear = port.drive().ssd().wear();
+    let phase = |phase, from: &Mark, to: &Mark| Phase {
+        phase,
+        duration_ns: to.at.since(from.at).as_nanos(),
+        requests: to.counts - from.counts,
+        device_stats: device_figures(&to.stats.since(&from.stats), wear, Stale::default(), Vec::new()),
+    };
+    Some(vec![phase("program", before, between), phase("unmount", between, after)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_may_leave_the_drive_to_the_program() {
+        let parse = |text: &str| text.parse::<RunTarget>();
+        let target = parse("6.12+ext4-trim:none").unwrap();
+        assert_eq!((target.kernel.to_string().as_str(), target.file_system), ("6.12+ext4-trim", None));
+        let target = parse("6.1:btrfs:compress=zstd:3").unwrap();
+        assert_eq!((target.file_system, &*target.options), (Some(FileSystem::Btrfs), "compress=zstd:3"));
+        for (text, words) in [
+            ("6.12", "or none to leave the drive"),
+            (":ext4", "or none to leave the drive"),
+            ("6.12:none:discard", "expected 6.12:none"),
+            ("6.12:ntfs", "'ntfs'"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains(words), "{error}");
+        }
+    }
+}

@@ -1,0 +1,120 @@
+use std::fmt;
+use std::str::FromStr;
+
+use trimwise::units::{Lpn, UnitRange};
+
+/// Hundredths of a percent of the region under test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Percent(u32);
+
+impl Percent {
+    pub const ZERO: Self = Self(0);
+    pub const ALL: Self = Self(10_000);
+
+    /// Returns a share in hundredths of a percent.
+    pub const fn hundredths(hundredths: u32) -> Self {
+        Self(if hundredths > 10_000 { 10_000 } else { hundredths })
+    }
+
+    pub fn value(self) -> f64 {
+        f64::from(self.0) / 100.0
+    }
+
+    /// Returns this share of a number of units, rounded down.
+    pub fn of(self, units: u64) -> u64 {
+        (u128::from(units) * u128::from(self.0) / 10_000) as u64
+    }
+
+    pub const fn rest(self) -> Self {
+        Self(10_000 - self.0)
+    }
+}
+
+impl fmt::Display for Percent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.0 / 100, self.0 % 100) {
+            (whole, 0) => write!(f, "{whole}"),
+            (whole, part) if part % 10 == 0 => write!(f, "{whole}.{}", part / 10),
+            (whole, part) => write!(f, "{whole}.{part:02}"),
+        }
+    }
+}
+
+impl FromStr for Percent {
+    type Err = ();
+
+    /// Parses up to two decimals, without sign or percent sign.
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
+        let digits = |text: &str, most: usize| {
+            (1..=most).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit())
+        };
+        if !digits(whole, 3) || !digits(part, 2) {
+            return Err(());
+        }
+        let part: u32 = format!("{part:0<2}").parse().map_err(drop)?;
+        let hundredths = whole.parse::<u32>().map_err(drop)? * 100 + part;
+        if hundredths <= 10_000 { Ok(Self(hundredths)) } else { Err(()) }
+    }
+}
+
+/// A part of the device's address space, as shares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    pub start: Percent,
+    /// With `start`, at most the whole.
+    pub length: Percent,
+}
+
+impl Part {
+    pub const ALL: Self = Self { start: Percent::ZERO, length: Percent::ALL };
+
+    /// Returns the units of this part of `whole`. Adjacent parts share no unit and leave none out.
+    pub fn of(self, whole: UnitRange) -> UnitRange {
+        let start = self.start.of(whole.units);
+        let end = Percent::hundredths(self.start.0 + self.length.0).of(whole.units);
+        UnitRange::new(Lpn(whole.start.0 + start), end - start)
+    }
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.start, self.length)
+    }
+}
+
+impl FromStr for Part {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let share = |text: &str| text.parse::<Percent>().ok();
+        let parts = text.split_once(':').and_then(|(s, l)| share(s).zip(share(l)));
+        match parts {
+            Some((start, length)) if length > Percent::ZERO && length <= start.rest() => {
+                Ok(Self { start, length })
+            }
+            _ => Err(format!(
+                "'{text}' is not a part: expected START_PCT:LEN_PCT, such as 0:50 or 87.5:12.5, together at most 100"
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_that_meet_share_no_unit_and_leave_none_out() {
+        let whole = UnitRange::new(Lpn(7), 1_000_003);
+        let mut end = whole.start;
+        for i in 0..8 {
+            let part = Part { start: Percent::hundredths(i * 1250), length: Percent::hundredths(1250) };
+            assert_eq!(part.of(whole).start, end);
+            end = part.of(whole).end();
+        }
+        assert_eq!(end, whole.end());
+        assert_eq!("87.5:12.5".parse::<Part>().unwrap().to_string(), "87.5:12.5");
+        assert!("87.5:12.6".parse::<Part>().is_err() && "5".parse::<Part>().is_err());
+    }
+}
