@@ -19,7 +19,7 @@ use trimwise_uml::job::{
 };
 use trimwise_uml::machine::{Limits, MachineError};
 
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake};
 
 /// Finds the kernel of a target, and checks that the programs for its file system are there too.
 ///
@@ -50,11 +50,8 @@ pub fn check_size(device: &Profile, file_system: FileSystem) -> Result<(), Failu
     if size >= least {
         return Ok(());
     }
-    Err(Failure::usage(format!(
-        "--device {}: has {size}, and {} needs {least}; expected a larger device",
-        device.name,
-        file_system.mkfs().0
-    )))
+    let why = format!("has {size}, and {} needs {least}", file_system.mkfs().0);
+    Err(Mistake::of("devices", &device.name).because(why).expected("a larger device").fail())
 }
 
 /// Estimates how much memory of this computer one guest takes besides the model of its drive: its own memory, and what

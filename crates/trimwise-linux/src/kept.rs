@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest as _, Sha256};
 
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake};
 
 /// No cell's file is nearly as large.
 pub const CELL_BYTES_MAX: u64 = 64 << 20;
@@ -67,8 +67,9 @@ impl Kept {
     /// # Errors
     /// A folder that cannot be made.
     pub fn open(folder: &Path) -> Result<Self, Failure> {
-        fs::create_dir_all(folder)
-            .map_err(|e| Failure::usage(format!("--out {}: {e}; expected a folder", folder.display())))?;
+        fs::create_dir_all(folder).map_err(|e| {
+            Mistake::of("out", folder.display()).because(e.to_string()).expected("a folder").fail()
+        })?;
         Ok(Self { folder: folder.to_owned() })
     }
 

@@ -1,9 +1,9 @@
-//! Checks of a request's values. Failures name them as the command line does.
+//! Checks of a request's values.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Key, Mistake};
 
 /// Seconds that a guest may take.
 pub const GUEST_S: RangeInclusive<u64> = 1..=31_536_000;
@@ -14,27 +14,24 @@ pub const JOBS: RangeInclusive<u16> = 1..=1024;
 
 /// Rejects a value outside of its range; `None` has its default.
 pub fn within<T: PartialOrd + Display>(
-    option: &str,
+    key: impl Into<Key>,
     value: impl Into<Option<T>>,
     range: &RangeInclusive<T>,
 ) -> Result<(), Failure> {
     match value.into() {
-        Some(value) if !range.contains(&value) => Err(Failure::usage(format!(
-            "{option} {value}: expected a value from {} to {}",
-            range.start(),
-            range.end()
-        ))),
+        Some(value) if !range.contains(&value) => {
+            let expected = format!("a value from {} to {}", range.start(), range.end());
+            Err(Mistake::of(key, value).expected(expected).fail())
+        }
         _ => Ok(()),
     }
 }
 
-/// Rejects more than one of several options that exclude each other.
-pub fn at_most_one(options: &[(&str, bool)]) -> Result<(), Failure> {
-    let mut given = options.iter().filter(|(_, given)| *given).map(|(option, _)| option);
+/// Rejects more than one of several fields that exclude each other.
+pub fn at_most_one(fields: &[(&'static str, bool)]) -> Result<(), Failure> {
+    let mut given = fields.iter().filter(|(_, given)| *given).map(|(key, _)| Mistake::on(*key));
     match (given.next(), given.next()) {
-        (Some(one), Some(other)) => {
-            Err(Failure::usage(format!("{one} and {other}: expected only one of them")))
-        }
+        (Some(one), Some(other)) => Err(one.and(other).expected("only one of them").fail()),
         _ => Ok(()),
     }
 }
@@ -53,13 +50,13 @@ mod tests {
     #[test]
     fn the_ends_of_a_range_are_in_it() {
         for (value, is_accepted) in [(0_u16, false), (1, true), (1024, true), (1025, false)] {
-            assert_eq!(within("--jobs", value, &JOBS).is_ok(), is_accepted, "{value}");
+            assert_eq!(within("jobs", value, &JOBS).is_ok(), is_accepted, "{value}");
         }
-        assert_eq!(within("--jobs", None, &JOBS), Ok(()));
-        let failure = within("--jobs", 0_u16, &JOBS).unwrap_err().to_string();
+        assert_eq!(within("jobs", None, &JOBS), Ok(()));
+        let failure = within("jobs", 0_u16, &JOBS).unwrap_err().to_string();
         assert_eq!(failure, "--jobs 0: expected a value from 1 to 1024");
-        assert_eq!(at_most_one(&[("--cut", true), ("--run", false)]), Ok(()));
-        assert!(at_most_one(&[("--cut", true), ("--cuts", false), ("--run", true)]).is_err());
+        assert_eq!(at_most_one(&[("cut", true), ("run", false)]), Ok(()));
+        assert!(at_most_one(&[("cut", true), ("cuts", false), ("run", true)]).is_err());
     }
 
     /// The failure of a request that is read from JSON.

@@ -8,7 +8,7 @@ use clap::{Args, CommandFactory as _, Subcommand};
 use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, argument};
 use trimwise::policy::PolicySpec;
 use trimwise::profile::Profile;
 use trimwise::workload::apps;
@@ -52,7 +52,7 @@ pub enum What {
 pub fn run(arguments: &GenerateArguments) -> Result<String, Failure> {
     match &arguments.what {
         What::Man { directory } => {
-            trimwise_study::place::check_directory("generate man", directory)?;
+            trimwise_study::place::check_directory(argument("directory"), directory)?;
             let pages = man_pages(directory)?;
             Ok(format!("{pages} man pages in {}\n", directory.display()))
         }

@@ -13,9 +13,10 @@ use trimwise::advise::{self, Cost, Difference, Means, Space};
 use trimwise::compare::result::{Cell, Target};
 use trimwise::compare::statistics::{Sample, compare};
 use trimwise::compare::summary::Summary;
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake, Mistakes, key, set};
 use trimwise::policy::{PolicyId, PolicySpec, Trimmer};
 use trimwise::profile::Profile;
+use trimwise::words;
 
 use crate::caller::{Caller, OnInterrupt, Progress};
 use crate::command_text::CommandText;
@@ -85,15 +86,16 @@ pub struct Nearby {
 /// What is wrong with the request; or why not even the first run has a result. [`Advice::ended_by`] says why later ones
 /// are missing.
 pub fn run(request: &CompareRequest, caller: &dyn Caller) -> Result<Advice, Failure> {
+    let elsewhere = words!["it searches in the model, or with ", key("fs"), " on a kernel"];
     let refused = [
-        ("--policy", !request.policies.is_empty(), "policies are what it searches"),
-        ("--target", request.target != Target::Model, "it searches in the model, or with --fs on a kernel"),
-        ("--device", request.devices.len() > 1, "it is about one drive"),
+        ("policies", !request.policies.is_empty(), "policies are what it searches".into()),
+        ("target", request.target != Target::Model, elsewhere),
+        ("devices", request.devices.len() > 1, "it is about one drive".into()),
     ];
-    if let Some((option, _, why)) = refused.into_iter().find(|(_, is_given, _)| *is_given) {
-        return Err(Failure::usage(format!("{option} does not go with advise: {why}")));
-    }
-    request.check()?;
+    let refused = refused.into_iter().filter(|(_, is_given, _)| *is_given).map(|(field, _, why)| {
+        Err(Mistake::on(field).that_is(words!["does not go with advise: ", why]).fail())
+    });
+    Mistakes::of(refused.chain([request.check()]))?;
     let workload = Workload::of(request)?;
     let mut found = StandIn::of(request, &workload)?;
     if let Target::Kernel(target) = file_system::target(request, &workload, found.as_mut(), caller)? {
@@ -104,9 +106,11 @@ pub fn run(request: &CompareRequest, caller: &dyn Caller) -> Result<Advice, Fail
         return on_kernel::run(&chosen, &target, (workload, found), (caller, request));
     }
     if request.budget_min.is_some() {
-        return Err(Failure::usage(
-            "--budget: the model has no need of it; expected it with --fs xfs, btrfs or f2fs",
-        ));
+        let expected = words!["it with ", set("fs", "xfs, btrfs or f2fs")];
+        return Err(Mistake::on("budget_min")
+            .because("the model has no need of it")
+            .expected(expected)
+            .fail());
     }
     let request = file_system::on_model(request, found.as_ref());
     let mut request = CompareRequest { policies: vec![PolicyId::OFF.to_string()], ..request };
@@ -128,10 +132,8 @@ fn expect_trim(device: &Profile) -> Result<(), Failure> {
     if device.config.trim.is_supported() {
         return Ok(());
     }
-    Err(Failure::usage(format!(
-        "--device {}: it does not support TRIM, so there is nothing to choose; expected one that does",
-        device.name
-    )))
+    let why = "it does not support TRIM, so there is nothing to choose";
+    Err(Mistake::of("devices", &device.name).because(why).expected("one that does").fail())
 }
 
 /// A caller whose flag is there already.

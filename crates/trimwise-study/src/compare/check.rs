@@ -6,9 +6,10 @@
 use serde::{Deserialize, Serialize};
 use trimwise::compare::result::{Cell, Target};
 use trimwise::compare::summary::{DeviceSummary, Summary, SummaryRow};
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake, set};
 use trimwise::numbers;
 use trimwise::policy::{PolicyId, Trimmer};
+use trimwise::words;
 use trimwise_lab::guests::{self, RealKernel};
 use trimwise_uml::cell::{KernelPolicy, KernelTarget};
 use trimwise_uml::images::KernelImage;
@@ -72,12 +73,10 @@ pub struct Contradiction {
 pub fn parse(text: &str) -> Result<KernelTarget, Failure> {
     let target = text.strip_prefix("kernel:").and_then(|target| target.parse::<KernelTarget>().ok());
     let Some(target) = target.filter(|target| target.file_system == FileSystem::Ext4) else {
-        return Err(Failure::usage(format!(
-            "--check {text}: expected kernel:VERSION:ext4[:MOUNT_OPTIONS] such as kernel:6.12:ext4; only ext4 is \
-             modelled"
-        )));
+        let expected = "kernel:VERSION:ext4[:MOUNT_OPTIONS] such as kernel:6.12:ext4; only ext4 is modelled";
+        return Err(Mistake::of("check", text).expected(expected).fail());
     };
-    target.check_for_policies().map_err(|e| Failure::usage(format!("--check {text}: {e}")))?;
+    target.check_for_policies().map_err(|why| Mistake::of("check", text).because(why).fail())?;
     Ok(target)
 }
 
@@ -102,14 +101,16 @@ impl<'a> Planned<'a> {
         for policy in policies {
             match KernelPolicy::parse(&policy.to_string(), target) {
                 Ok(parsed) => checked.push(parsed),
-                Err(reason) => left_out.push(LeftOut { policy: (*policy).into(), reason }),
+                Err(reason) => {
+                    left_out.push(LeftOut { policy: (*policy).into(), reason: reason.to_string() });
+                }
             }
         }
         if checked.is_empty() {
-            return Err(Failure::usage(format!(
-                "--check kernel:{target}: this kernel has none of these policies; expected at least one --policy of {}",
-                KernelPolicy::forms(target)
-            )));
+            let expected =
+                words!["at least one ", set("policies", format!("of {}", KernelPolicy::forms(target)))];
+            let of = Mistake::of("check", format!("kernel:{target}"));
+            return Err(of.because("this kernel has none of these policies").expected(expected).fail());
         }
         let image = guests::image(target).map_err(|failure| failure.to_string());
         Ok(Self { target, policies: checked, left_out, image })

@@ -16,7 +16,7 @@ use arguments::TournamentArguments;
 pub fn run(arguments: &TournamentArguments, caller: &dyn Caller) -> Result<String, Failure> {
     let destinations = Destinations::check(&arguments.output)?;
     if let Some(out) = &arguments.out {
-        destinations.expect_outside("--out", out)?;
+        destinations.expect_outside("out", out)?;
     }
     let tournament = tournament::run(&arguments.request(), caller)?;
     let html = || report::html(&tournament);
