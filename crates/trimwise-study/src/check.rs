@@ -39,11 +39,14 @@ pub fn at_most_one(fields: &[(&'static str, bool)]) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use trimwise::failure::Door;
 
     use super::*;
     use crate::bench::map;
     use crate::caller::Silent;
+    use crate::compare::{self, CompareRequest};
     use crate::crashtest::{self, on_kernel, soak};
+    use crate::defaults::MEMORIES_MIB;
     use crate::kernel::run::Plan;
     use crate::{record, selftest, trim};
 
@@ -66,6 +69,28 @@ mod tests {
     ) -> String {
         let request: R = serde_json::from_value(request).unwrap();
         run(&request).map(drop).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn all_that_is_wrong_with_a_request_is_told_at_once_in_the_words_of_each_door() {
+        let request = json!({"reps": 0, "utilization": 101, "memory": 1, "day": "office"});
+        let request: CompareRequest = serde_json::from_value(request).unwrap();
+        let failure = compare::run(&request, &Silent::default()).map(drop).unwrap_err();
+        let memory = format!("expected a value from {} to {}", MEMORIES_MIB.start(), MEMORIES_MIB.end());
+        for (door, said) in [
+            (Door::Command, ["--reps 0", "--utilization 101", "--memory 1", "--day office", "--days"]),
+            (Door::Json, ["reps: 0", "utilization: 101", "memory: 1", "day: office", "days"]),
+            (Door::Python, ["reps=0", "utilization_percent=101", "memory_mib=1", "day=office", "days"]),
+        ] {
+            let [reps, utilization, mib, day, days] = said;
+            let lines = [
+                format!("{reps}: expected a value from 1 to 1000"),
+                format!("{utilization}: expected a value from 0 to 100"),
+                format!("{mib}: {memory}"),
+                format!("{day}: expected {days} with it"),
+            ];
+            assert_eq!(failure.at(door), lines.join("\n"), "{door:?}");
+        }
     }
 
     #[test]

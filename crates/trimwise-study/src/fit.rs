@@ -361,9 +361,8 @@ fn on_real(
     } else {
         real.open(true, QUEUE_DEPTH, stop)?
     };
-    let in_memory = device.notes().iter().find(|note| note.contains("refuses direct I/O"));
-    if let Some(note) = in_memory {
-        return Err(Failure::usage(format!("{note}; expected a file system that reads from its drive")));
+    if let Some(why) = device.is_cached().then(|| device.notes().join("; ")) {
+        return Err(Mistake::that(why).expected("a file system that reads from its drive").fail());
     }
     let plan = plan(request, &device)?;
     let written = if request.read_only { "nothing is written" } else { "several GiB are written" };

@@ -1,5 +1,7 @@
 //! Why an experiment or a command ends without a result.
 
+#[cfg(test)]
+mod lint;
 mod mistake;
 #[cfg(test)]
 mod tests;

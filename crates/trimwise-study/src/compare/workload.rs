@@ -260,7 +260,8 @@ impl Workload {
             Kind::Trace(_) | Kind::Command(_) => return Ok(()),
         };
         checked.map_err(|e| {
-            Mistake::of("workload", &self.argument).that_is(format!("on {}: {e}", device.name)).fail()
+            let why = words![format!("on {}: ", device.name), e];
+            Mistake::of("workload", &self.argument).that_is(why).fail()
         })
     }
 

@@ -101,13 +101,12 @@ fn finish(
     }
     // A number that no device here can have is told with the parameter that it comes from.
     Profile::parse(&profile, file).map_err(|error| {
-        let setting = error.message.split(':').next().unwrap_or_default();
-        let source = draft.source(setting).map(|source| format!(" ({setting} is {source})"));
-        Failure::usage(format!(
-            "--import {file}: the drive has no profile: {}{}",
-            error.message,
-            source.unwrap_or_default()
-        ))
+        let source = error
+            .setting
+            .as_deref()
+            .and_then(|setting| draft.source(setting).map(|source| format!(" ({setting} is {source})")));
+        let why = format!("the drive has no profile: {}{}", error.message, source.unwrap_or_default());
+        Mistake::of("import", file).because(why).fail()
     })?;
     Ok(Imported { trimwise: trimwise::VERSION, simulator, profile, unused })
 }
