@@ -252,7 +252,7 @@ impl Workload {
                         fits(&jobs.smaller(name, room.free()))
                     }
                     Program::Fio(_, jobs) => {
-                        jobs.fitted(room.free()).map(drop).map_err(|errors| errors.to_string())
+                        jobs.fitted(room.free()).map(drop).map_err(|errors| errors.to_string().into())
                     }
                 }
             }
