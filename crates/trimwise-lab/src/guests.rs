@@ -38,7 +38,7 @@ pub fn image(target: &KernelTarget) -> Result<KernelImage, Failure> {
 /// A missing kernel.
 pub fn kernel(name: &KernelName) -> Result<KernelImage, Failure> {
     images::find(&name.to_string())
-        .map_err(|error| if error.is_usage() { Failure::usage(error) } else { Failure::run(error) })
+        .map_err(|error| if error.is_usage() { error.mistake().fail() } else { Failure::run(error) })
 }
 
 /// Rejects a device that is too small for the file system.

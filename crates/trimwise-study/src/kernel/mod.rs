@@ -282,7 +282,7 @@ impl Kernel {
 pub fn failure(error: KernelError) -> Failure {
     match error {
         KernelError::Interrupted => Failure::Interrupted,
-        error if error.is_usage() => Failure::usage(error),
+        error if error.is_usage() => error.mistake().fail(),
         error => Failure::run(error),
     }
 }
