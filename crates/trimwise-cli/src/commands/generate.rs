@@ -52,7 +52,8 @@ pub enum What {
 pub fn run(arguments: &GenerateArguments) -> Result<String, Failure> {
     match &arguments.what {
         What::Man { directory } => {
-            trimwise_study::place::check_directory(argument("directory"), directory)?;
+            trimwise_study::place::check_directory(argument("directory"), directory)
+                .map_err(|failure| Failure::usage(format!("generate man {failure}")))?;
             let pages = man_pages(directory)?;
             Ok(format!("{pages} man pages in {}\n", directory.display()))
         }

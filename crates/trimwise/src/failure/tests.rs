@@ -23,7 +23,7 @@ fn each_door_spells_a_field_in_its_own_way() {
         said(&Mistake::of("max_wall_s", 0).because(words!["needs ", key("policies")]).fail()),
         [
             "--max-wall 0: needs --policy",
-            "max_wall_s: 0: needs policies",
+            "--max-wall 0: needs policies",
             "max_wall_s: 0: needs policies",
             "max_wall_s=0: needs policies",
         ]

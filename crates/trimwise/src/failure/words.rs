@@ -77,13 +77,22 @@ impl Key {
     }
 }
 
+/// Fields that a grid sets. Others are given to the command that reads the grid.
+const OF_GRIDS: [&str; 10] =
+    ["day", "days", "devices", "linux", "memory", "policies", "reps", "seed", "utilization", "workload"];
+
 impl Door {
+    /// The door that a field comes through.
+    fn of(self, key: &Key) -> Self {
+        if self == Self::Grid && !OF_GRIDS.contains(&key.name()) { Self::Command } else { self }
+    }
+
     /// Spells a field.
     pub fn key(self, key: &Key) -> Cow<'_, str> {
         let name = &*key.name;
         let [_, option, in_grid, keyword] =
             SPELLINGS.into_iter().find(|[json, ..]| *json == name).unwrap_or([name; 4]);
-        match self {
+        match self.of(key) {
             Self::Command if key.is_argument => Cow::Owned(name.to_uppercase()),
             Self::Command => {
                 let option = UNITS.iter().find_map(|unit| option.strip_suffix(unit)).unwrap_or(option);
@@ -97,8 +106,8 @@ impl Door {
 
     /// Spells a field and its value at the head of a message.
     pub(super) fn named(self, key: &Key, value: Option<&str>) -> String {
-        match (self, value) {
-            (Self::Command | Self::Grid, Some(value)) if key.is_argument => value.to_owned(),
+        match (self.of(key), value) {
+            (Self::Command, Some(value)) if key.is_argument => value.to_owned(),
             (_, None) => self.key(key).into_owned(),
             (Self::Command, Some(value)) => format!("{} {value}", self.key(key)),
             (Self::Grid | Self::Json, Some(value)) => format!("{}: {value}", self.key(key)),
@@ -141,7 +150,7 @@ impl Words {
             Piece::Text(text) => f.write_str(text),
             Piece::Key(key) => f.write_str(&door.key(key)),
             Piece::Set(key, value) => {
-                let equals = match door {
+                let equals = match door.of(key) {
                     Door::Command => " ",
                     Door::Grid => " = ",
                     Door::Json => ": ",
