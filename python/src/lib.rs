@@ -19,7 +19,7 @@ use serde::de::DeserializeOwned;
 use trimwise::policy::Policy;
 use trimwise_cli::embed;
 use trimwise_lab::requests;
-use trimwise::failure::Failure;
+use trimwise::failure::{Door, Failure, Key, Mistake};
 use trimwise_study::caller::{Caller, Report, Silent};
 use trimwise_study::compare::{CompareRequest, on_model};
 use trimwise_study::doctor::{self, DoctorRequest};
@@ -50,7 +50,7 @@ const LOOKED_EVERY: Duration = Duration::from_millis(50);
 
 fn error(failure: Failure) -> PyErr {
     match failure {
-        Failure::Usage(why) => UsageError::new_err(why),
+        Failure::Usage(_) => UsageError::new_err(failure.at(Door::Python)),
         Failure::Run(why) | Failure::Unchecked(why) => RunError::new_err(why),
         Failure::Interrupted => PyKeyboardInterrupt::new_err(()),
     }
@@ -86,7 +86,11 @@ fn aside<T: Send + 'static>(
 
 /// Reads a request; the failure names the value that does not fit.
 fn read<R: DeserializeOwned>(request: &str) -> Result<R, Failure> {
-    serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_str(request)).map_err(Failure::usage)
+    let read = serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_str(request));
+    read.map_err(|error: serde_path_to_error::Error<serde_json::Error>| {
+        let of = Mistake::on(Key::at_path(error.path().to_string()));
+        of.because(error.into_inner().to_string()).fail()
+    })
 }
 
 fn document<A: Serialize>(answer: &A) -> Result<String, Failure> {

@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use console::Term;
 use serde::Serialize;
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Key, Mistake, set};
+use trimwise::words;
 use trimwise_linux::files::{give_name, open_output, unfinished_beside};
 use trimwise_study::Versioned;
 use trimwise_study::place::{check_directory, check_file, is_stdout, resolved, split_at_missing};
@@ -38,20 +39,16 @@ impl Destinations {
         if let (Some(json), Some(report)) = (json, &arguments.report) {
             let (file, directory) = (resolved(json), resolved(report));
             if directory.starts_with(&file) || file == directory.join("index.html") {
-                return Err(Failure::usage(format!(
-                    "--json {} and --report {}: one would replace the other; expected two different places",
-                    json.display(),
-                    report.display()
-                )));
+                return Err(one_replaces(("json".into(), json), ("report".into(), report)));
             }
         }
         if let Some(json) = json {
-            check_file("--json", json, force)?;
+            check_file("json", json, force)?;
         }
         if let Some(directory) = &arguments.report {
-            check_directory("--report", directory)?;
+            check_directory("report", directory)?;
             if directory.exists() {
-                check_file("--report", &directory.join("index.html"), force)?;
+                check_file("report", &directory.join("index.html"), force)?;
             }
         }
         Ok(Self { json: arguments.json.clone(), report: arguments.report.clone(), force })
@@ -155,9 +152,9 @@ impl Destinations {
 
     /// Rejects a file of another option that exists or cannot be written, is standard output, or would be replaced by
     /// the JSON or replace it.
-    pub fn check_another(&self, option: &str, path: &Path) -> Result<(), Failure> {
-        self.expect_apart(option, path)?;
-        check_file(option, path, self.force)
+    pub fn check_another(&self, key: &'static str, path: &Path) -> Result<(), Failure> {
+        self.expect_apart(key, path)?;
+        check_file(key, path, self.force)
     }
 
     /// Whether existing files are replaced.
@@ -166,26 +163,28 @@ impl Destinations {
     }
 
     /// Rejects a file of another option that is standard output, or would be replaced by the JSON or replace it.
-    pub fn expect_apart(&self, option: &str, path: &Path) -> Result<(), Failure> {
+    pub fn expect_apart(&self, key: impl Into<Key>, path: &Path) -> Result<(), Failure> {
+        let key = key.into();
         if is_stdout(path) {
-            return Err(Failure::usage(format!("{option} -: cannot be printed; expected a file")));
+            return Err(Mistake::of(key, "-").because("cannot be printed").expected("a file").fail());
         }
-        self.json.as_deref().map_or(Ok(()), |json| expect_two_files(("--json", json), (option, path)))
+        self.json.as_deref().map_or(Ok(()), |json| expect_two_files(("json".into(), json), (key, path)))
     }
 
     /// Rejects results in the directory of another option, all of whose files belong together.
-    pub fn expect_outside(&self, option: &str, directory: &Path) -> Result<(), Failure> {
+    pub fn expect_outside(&self, key: impl Into<Key>, directory: &Path) -> Result<(), Failure> {
         let json = self.json.as_deref().filter(|json| !is_stdout(json));
-        let results = [("--json", json), ("--report", self.report.as_deref())];
+        let results = [("json", json), ("report", self.report.as_deref())];
         let is_inside = |path: &Path| resolved(path).starts_with(resolved(directory));
         match results.into_iter().find_map(|(name, path)| Some((name, path.filter(|path| is_inside(path))?)))
         {
             None => Ok(()),
-            Some((name, path)) => Err(Failure::usage(format!(
-                "{name} {} is in {option} {}, which is read as a whole; expected a place outside of it",
-                path.display(),
-                directory.display()
-            ))),
+            Some((name, path)) => {
+                let folder = set(key, directory.display());
+                let of = Mistake::of(name, path.display());
+                let why = words!["is in ", folder, ", which is read as a whole"];
+                Err(of.that_is(why).expected("a place outside of it").fail())
+            }
         }
     }
 
@@ -213,20 +212,18 @@ impl Destinations {
 }
 
 /// Rejects the files of two options if one would replace the other.
-pub fn expect_two_files(
-    (option, file): (&str, &Path),
-    (other_option, other): (&str, &Path),
-) -> Result<(), Failure> {
+pub fn expect_two_files((key, file): (Key, &Path), (other_key, other): (Key, &Path)) -> Result<(), Failure> {
     // What is no file, such as /dev/null, is not replaced.
     let is_file = fs::metadata(file).map_or(true, |found| found.is_file());
     if !is_file || resolved(file) != resolved(other) {
         return Ok(());
     }
-    Err(Failure::usage(format!(
-        "{option} {} and {other_option} {}: one would replace the other; expected two different places",
-        file.display(),
-        other.display()
-    )))
+    Err(one_replaces((key, file), (other_key, other)))
+}
+
+fn one_replaces((key, file): (Key, &Path), (other_key, other): (Key, &Path)) -> Failure {
+    let both = Mistake::of(key, file.display()).and(Mistake::of(other_key, other.display()));
+    both.because("one would replace the other").expected("two different places").fail()
 }
 
 /// Fails if one of them failed. Each message says where its result was saved.
@@ -334,10 +331,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("t");
         let destinations = Destinations::check(&to(&path, true)).unwrap();
-        let failure = destinations.expect_apart("--out", &dir.path().join(".").join("t")).unwrap_err();
+        let failure = destinations.expect_apart("out", &dir.path().join(".").join("t")).unwrap_err();
         assert!(failure.to_string().contains("one would replace the other"), "{failure}");
-        assert!(destinations.expect_apart("--out", &dir.path().join("u")).is_ok());
-        assert!(destinations.expect_apart("--out", Path::new("-")).is_err());
+        assert!(destinations.expect_apart("out", &dir.path().join("u")).is_ok());
+        assert!(destinations.expect_apart("out", Path::new("-")).is_err());
     }
 
     #[test]
@@ -346,7 +343,7 @@ mod tests {
         let at = |name: &str| Some(dir.path().join(name));
         let outside = |json, report| {
             let arguments = OutputArguments { json, report, ..OutputArguments::default() };
-            Destinations::check(&arguments).unwrap().expect_outside("--out", &dir.path().join("r"))
+            Destinations::check(&arguments).unwrap().expect_outside("out", &dir.path().join("r"))
         };
         fs::create_dir(dir.path().join("r")).unwrap();
         for (json, report) in [(at("r/./x.json"), None), (None, at("r")), (None, at("r/new"))] {
@@ -447,7 +444,10 @@ mod tests {
         let report = OutputArguments { report: Some("/proc/a/b".into()), ..OutputArguments::default() };
         for (arguments, option) in [(json, "--json /proc/r.json"), (report, "--report /proc/a/b")] {
             let failure = Destinations::check(&arguments).unwrap_err();
-            assert!(matches!(&failure, Failure::Usage(m) if m.starts_with(option)), "{failure:?}");
+            assert!(
+                matches!(&failure, Failure::Usage(m) if m.to_string().starts_with(option)),
+                "{failure:?}"
+            );
         }
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("file"), "").unwrap();

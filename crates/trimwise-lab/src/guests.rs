@@ -19,7 +19,7 @@ use trimwise_uml::job::{
 };
 use trimwise_uml::machine::{Limits, MachineError};
 
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake};
 
 /// Finds the kernel of a target, and checks that the programs for its file system are installed.
 pub fn image(target: &KernelTarget) -> Result<KernelImage, Failure> {
@@ -32,7 +32,7 @@ pub fn image(target: &KernelTarget) -> Result<KernelImage, Failure> {
 /// Finds a kernel for guests that make no file system.
 pub fn kernel(name: &KernelName) -> Result<KernelImage, Failure> {
     images::find(&name.to_string())
-        .map_err(|error| if error.is_usage() { Failure::usage(error) } else { Failure::run(error) })
+        .map_err(|error| if error.is_usage() { error.mistake().fail() } else { Failure::run(error) })
 }
 
 pub fn check_size(device: &Profile, file_system: FileSystem) -> Result<(), Failure> {
@@ -40,11 +40,8 @@ pub fn check_size(device: &Profile, file_system: FileSystem) -> Result<(), Failu
     if size >= least {
         return Ok(());
     }
-    Err(Failure::usage(format!(
-        "--device {}: has {size}, and {} needs {least}; expected a larger device",
-        device.name,
-        file_system.mkfs().0
-    )))
+    let why = format!("has {size}, and {} needs {least}", file_system.mkfs().0);
+    Err(Mistake::of("devices", &device.name).because(why).expected("a larger device").fail())
 }
 
 /// Estimates the memory of this computer that one guest takes besides the model of its drive: its own memory, and its

@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest as _, Sha256};
 
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake};
 
 /// Far more than any cell's file needs.
 pub const CELL_BYTES_MAX: u64 = 64 << 20;
@@ -59,8 +59,9 @@ pub struct Kept {
 impl Kept {
     /// Creates the folder if it is missing.
     pub fn open(folder: &Path) -> Result<Self, Failure> {
-        fs::create_dir_all(folder)
-            .map_err(|e| Failure::usage(format!("--out {}: {e}; expected a folder", folder.display())))?;
+        fs::create_dir_all(folder).map_err(|e| {
+            Mistake::of("out", folder.display()).because(e.to_string()).expected("a folder").fail()
+        })?;
         Ok(Self { folder: folder.to_owned() })
     }
 

@@ -148,6 +148,11 @@ impl Drop for Made {
 }
 
 impl RawDevice {
+    /// Whether reads may come from the page cache, since the file system refuses direct I/O.
+    pub fn is_cached(&self) -> bool {
+        rustix::fs::fcntl_getfl(&self.file).is_ok_and(|flags| !flags.contains(rustix::fs::OFlags::DIRECT))
+    }
+
     /// Returns notes for the user on how the target was opened, one sentence each.
     pub fn notes(&self) -> &[String] {
         &self.notes

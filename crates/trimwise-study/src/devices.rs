@@ -1,12 +1,12 @@
 //! The built-in profiles, and one profile in full.
 
 use serde::Serialize;
-use trimwise::failure::Failure;
+use trimwise::failure::{self, Failure};
 use trimwise::profile::{Profile, SettingValue};
 use trimwise::ssd::{LinkKind, ReadAfterTrim, TrimConfig, TrimPlace};
 use trimwise::units::{Bytes, UNIT_BYTES};
 
-use crate::input::{as_argument, profile};
+use crate::input::profile;
 
 /// All built-in profiles; the order of the keys is part of the format.
 #[derive(Debug, Serialize)]
@@ -206,7 +206,7 @@ pub fn all() -> Devices {
 ///
 /// A [`Failure`] if there is no such profile, or it is wrong.
 pub fn one(argument: &str) -> Result<Device, Failure> {
-    let profile = profile(argument, "device").map_err(as_argument)?;
+    let profile = profile(argument, failure::argument("profile"))?;
     let (device, settings) = (Essentials::of(&profile), settings(&profile));
     Ok(Device { trimwise: trimwise::VERSION, device, settings })
 }

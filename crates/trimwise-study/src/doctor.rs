@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake};
 use trimwise_linux::doctor::{self, DoctorError, Report};
 use trimwise_linux::host_root::HostRoot;
 
@@ -74,10 +74,10 @@ pub fn run(request: &DoctorRequest) -> Result<DoctorReport, Failure> {
     let report = report.map_err(|error| match error {
         DoctorError::NoMount { .. } => Failure::usage(error),
         DoctorError::Mounts(_) => match &request.host_root {
-            Some(given) => Failure::usage(format!(
-                "--host-root {}: {error}; expected the folder at which the host's / is mounted",
-                given.display()
-            )),
+            Some(given) => Mistake::of("host_root", given.display())
+                .because(error.to_string())
+                .expected("the folder at which the host's / is mounted")
+                .fail(),
             None => Failure::run(error),
         },
     })?;

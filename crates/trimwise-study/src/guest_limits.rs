@@ -1,12 +1,11 @@
 //! When a guest in virtual time is ended.
 
 use serde::{Deserialize, Serialize};
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake, Mistakes};
+
+use trimwise::spelling::Accepted;
 
 use crate::check::{GUEST_S, within};
-
-/// Error for guest limits where no guest runs.
-pub const GUEST_LIMITS: &str = "--max-silence and --max-wall apply only to guests";
 
 /// How long a guest may take, in this computer's time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,13 +23,21 @@ impl GuestLimits {
         self.max_silence_s.is_some() || self.max_wall_s.is_some()
     }
 
+    /// The error if they are given and no guest runs.
+    pub fn only_for_guests(expected: impl Into<Accepted>) -> Failure {
+        let given = Mistake::on("max_silence_s").and(Mistake::on("max_wall_s"));
+        given.that_is("apply only to guests").expected(expected).fail()
+    }
+
     /// Rejects limits that are none.
     ///
     /// # Errors
     ///
     /// A [`Failure`] that names the accepted range.
     pub fn check(&self) -> Result<(), Failure> {
-        within("--max-silence", self.max_silence_s, &GUEST_S)?;
-        within("--max-wall", self.max_wall_s, &GUEST_S)
+        Mistakes::of([
+            within("max_silence_s", self.max_silence_s, &GUEST_S),
+            within("max_wall_s", self.max_wall_s, &GUEST_S),
+        ])
     }
 }

@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Key, Mistake};
 use trimwise::policy::PolicySpec;
 use trimwise::policy::Trimmer;
 use trimwise::profile::Profile;
@@ -28,73 +28,69 @@ pub fn expect_mount(path: &Path) -> Result<(), Failure> {
 ///
 /// Sensible input is far below a mebibyte; a device file or a disk image given by mistake is rejected instead of read
 /// to its end.
-pub fn read<'a>(argument: &'a str, option: &str, what: &str, names: &[&'a str]) -> Result<String, Failure> {
+pub fn read<'a>(
+    argument: &'a str,
+    key: impl Into<Key>,
+    what: &str,
+    names: &[&'a str],
+) -> Result<String, Failure> {
     const BYTES_MAX: u64 = 1 << 20;
 
-    let fail = |reason: String| Failure::usage(format!("--{option} {argument}: {reason}"));
+    let of = Mistake::of(key, argument);
+    let fail = |reason: String| Err(of.clone().because(reason).fail());
     if let Ok(found) = std::fs::metadata(argument) {
         if found.is_dir() {
-            return Err(fail(format!("a directory, not {what}")));
+            return fail(format!("a directory, not {what}"));
         }
         if found.file_type().is_block_device() {
-            return Err(fail(format!(
+            return fail(format!(
                 "a block device, not {what}; `bench` and `verify` take the device itself as dev:{argument}"
-            )));
+            ));
         }
     }
     let bytes = match read_input(Path::new(argument), BYTES_MAX + 1) {
         Ok(bytes) => bytes,
         Err(e) if e.kind() == ErrorKind::NotFound => {
             if names.is_empty() {
-                return Err(fail(format!("there is no such file; expected {what}")));
+                return Err(of.because("there is no such file").expected(what).fail());
             }
             // Names of workloads may have arguments.
             let head = |text: &'a str| text.split([':', '[']).next().unwrap_or(text);
             let all = format!("{what}, or one of {}", names.join(", "));
             let accepted = Accepted::instead_of(head(argument), names.iter().map(|name| head(name)), all);
-            return Err(fail(format!("neither a built-in name nor a file; {accepted}")));
+            return Err(of.because("neither a built-in name nor a file").expected(accepted).fail());
         }
         Err(e) if e.kind() == ErrorKind::NotADirectory => {
-            return Err(fail(
-                "there is no such file, since a part of its path is not a directory".to_owned(),
-            ));
+            return fail("there is no such file, since a part of its path is not a directory".to_owned());
         }
-        Err(e) => return Err(fail(format!("{e}; expected {what}"))),
+        Err(e) => return Err(of.because(e.to_string()).expected(what).fail()),
     };
     if bytes.len() as u64 > BYTES_MAX {
-        return Err(fail(format!("larger than 1 MiB: this is not {what}")));
+        return fail(format!("larger than 1 MiB: this is not {what}"));
     }
-    String::from_utf8(bytes).map_err(|_| fail(format!("not UTF-8 text: this is not {what}")))
+    String::from_utf8(bytes).or_else(|_| fail(format!("not UTF-8 text: this is not {what}")))
 }
 
 /// Name in messages for an argument that should be a profile's file.
 const WHAT: &str = "a profile (TOML)";
 
 /// Finds the profile of this name or in this file, or one of its firmware variants: NAME, FILE, NAME@VERSION or
-/// FILE@VERSION. Messages name `option`. A file with exactly this name takes precedence over a variant.
-pub fn profile(argument: &str, option: &str) -> Result<Profile, Failure> {
+/// FILE@VERSION. A file with exactly this name takes precedence over a variant.
+pub fn profile(argument: &str, key: impl Into<Key>) -> Result<Profile, Failure> {
     let names: Vec<&str> = Profile::embedded_names().collect();
     if let Some(text) = Profile::embedded_text(argument) {
         return Profile::parse(text, argument).map_err(Failure::usage);
     }
     let variant = Profile::split_firmware(argument).filter(|_| !Path::new(argument).exists());
     let Some((name, version)) = variant else {
-        let text = read(argument, option, WHAT, &names)?;
+        let text = read(argument, key, WHAT, &names)?;
         return Profile::parse(&text, argument).map_err(Failure::usage);
     };
     match Profile::embedded_text(name) {
         Some(text) => Profile::parse_firmware(text, name, version),
-        None => Profile::parse_firmware(&read(name, option, WHAT, &names)?, name, version),
+        None => Profile::parse_firmware(&read(name, key, WHAT, &names)?, name, version),
     }
     .map_err(Failure::usage)
-}
-
-/// Rewords the failure for a profile that is a plain argument, not the value of `--device`.
-pub fn as_argument(failure: Failure) -> Failure {
-    match failure {
-        Failure::Usage(message) => Failure::usage(message.trim_start_matches("--device ")),
-        other => other,
-    }
 }
 
 /// Finds the device of this name, or of this size: NAME:SIZE is the device cut to that capacity. Returns it with the name
@@ -103,16 +99,17 @@ pub fn device(argument: &str) -> Result<(String, Profile), Failure> {
     let cut =
         argument.rsplit_once(':').and_then(|(whole, size)| Some((whole, size, size.parse::<Bytes>().ok()?)));
     let Some((whole, size, capacity)) = cut.filter(|_| !Path::new(argument).exists()) else {
-        let profile = profile(argument, "device")?;
+        let profile = profile(argument, "devices")?;
         return Ok((profile.name.clone(), profile));
     };
-    let mut profile = profile(whole, "device")?;
-    let refuse = |why: &dyn std::fmt::Display| Failure::usage(format!("--device {argument}: {why}"));
+    let mut profile = profile(whole, "devices")?;
+    let of = Mistake::of("devices", argument);
     if capacity.0 > profile.config.capacity_bytes {
         let most = Bytes(profile.config.capacity_bytes);
-        return Err(refuse(&format!("{} has {most}; expected at most that", profile.name)));
+        return Err(of.because(format!("{} has {most}", profile.name)).expected("at most that").fail());
     }
-    profile.config = profile.config.scaled(capacity.0).map_err(|error| refuse(&error))?;
+    profile.config =
+        profile.config.scaled(capacity.0).map_err(|error| of.because(error.to_string()).fail())?;
     profile.name = format!("{}:{size}", profile.name);
     Ok((profile.name.clone(), profile))
 }
@@ -147,24 +144,23 @@ pub fn usual_name(policy: &str) -> String {
 /// Why an argument cannot be resolved, or which one is given twice.
 pub fn distinct<T>(
     arguments: &[String],
-    option: &str,
+    key: &'static str,
     resolve: impl Fn(&str) -> Result<(String, T), Failure>,
 ) -> Result<Vec<T>, Failure> {
-    Ok(named(arguments, option, resolve)?.into_iter().map(|(_, value)| value).collect())
+    Ok(named(arguments, key, resolve)?.into_iter().map(|(_, value)| value).collect())
 }
 
 /// Resolves arguments and rejects duplicates, which would give the table two columns of one name.
 pub fn named<T>(
     arguments: &[String],
-    option: &str,
+    key: &'static str,
     resolve: impl Fn(&str) -> Result<(String, T), Failure>,
 ) -> Result<Vec<(String, T)>, Failure> {
     let mut resolved: Vec<(String, T)> = Vec::new();
     for argument in arguments {
         let (name, value) = resolve(argument)?;
         if let Some(earlier) = resolved.iter().position(|(n, _)| *n == name) {
-            let why = given_twice(&name, &arguments[earlier], argument);
-            return Err(Failure::usage(format!("{option} {argument}: {why}")));
+            return Err(given_twice(Mistake::of(key, argument), &name, &arguments[earlier], argument));
         }
         resolved.push((name, value));
     }
@@ -172,12 +168,13 @@ pub fn named<T>(
 }
 
 /// Says that a list has `name` twice, and how the user spelled it.
-pub fn given_twice(name: &str, first: &str, second: &str) -> String {
-    if first == second {
-        format!("'{first}' is given twice; expected each once")
+pub fn given_twice(of: Mistake, name: &str, first: &str, second: &str) -> Failure {
+    let twice = if first == second {
+        format!("'{first}' is given twice")
     } else {
-        format!("'{name}' is given twice, as '{first}' and as '{second}'; expected each once")
-    }
+        format!("'{name}' is given twice, as '{first}' and as '{second}'")
+    };
+    of.because(twice).expected("each once").fail()
 }
 
 #[cfg(test)]
@@ -190,7 +187,7 @@ mod tests {
         let path = |name: &str| dir.path().join(name).display().to_string();
         let text = Profile::embedded_text("vertex-60gb").unwrap();
         std::fs::write(path("my.toml"), text).unwrap();
-        let name = |argument: &str| profile(argument, "device").map(|p| p.name);
+        let name = |argument: &str| profile(argument, "devices").map(|p| p.name);
         assert_eq!(name("vertex-60gb@1.41").as_deref(), Ok("vertex-60gb@1.41"));
         assert_eq!(name(&path("my.toml@1.3")).as_deref(), Ok("vertex-60gb@1.3"));
         std::fs::write(path("my.toml@1.3"), Profile::embedded_text("sata-small").unwrap()).unwrap();

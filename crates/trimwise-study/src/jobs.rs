@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake, Mistakes};
 use trimwise::workload::fio::Surroundings;
 use trimwise::workload::program::Program;
 use trimwise_linux::files::read_input;
@@ -44,7 +44,7 @@ pub fn program(argument: &str) -> Result<Program, Failure> {
     let text = file.map_or(Ok(String::new()), |file| input::read(file, "workload", WHAT, &[]))?;
     let folder = Path::new(file.unwrap_or_default()).parent().unwrap_or(Path::new(""));
     let program = Program::read(argument, &text, &Folder(folder.to_owned()));
-    program.map_err(|e| Failure::usage(format!("--workload: {e}")))
+    program.map_err(|e| Mistake::on("workload").because(e.to_string()).fail())
 }
 
 /// Returns the job files of an argument that names a folder, in the order of their names, each with its overrides;
@@ -57,25 +57,24 @@ pub fn in_folder(argument: &str) -> Result<Vec<String>, Failure> {
     let Some(folder) = Program::job_file(argument).filter(|file| Path::new(file).is_dir()) else {
         return Ok(vec![argument.to_owned()]);
     };
-    let fail = |why: String| Failure::usage(format!("--workload {argument}: {why}"));
+    let of = Mistake::of("workload", argument);
+    let fail = |why: std::io::Error| of.clone().because(why.to_string()).fail();
     let mut files = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(|e| fail(e.to_string()))? {
-        let path = entry.map_err(|e| fail(e.to_string()))?.path();
+    for entry in std::fs::read_dir(folder).map_err(fail)? {
+        let path = entry.map_err(fail)?.path();
         if path.extension().is_some_and(|extension| extension == "fio" || extension == "job") {
             files.push(path.display().to_string());
         }
     }
     if files.is_empty() {
-        return Err(fail(
-            "no file in the folder ends with .fio or .job; expected a folder of job files".to_owned(),
-        ));
+        let why = "no file in the folder ends with .fio or .job";
+        return Err(of.because(why).expected("a folder of job files").fail());
     }
     files.sort_unstable();
     let rest = argument.strip_prefix("job:").and_then(|rest| rest.strip_prefix(folder)).unwrap_or_default();
     let arguments: Vec<String> = files.into_iter().map(|file| format!("job:{file}{rest}")).collect();
-    let wrong: Vec<String> =
-        arguments.iter().filter_map(|argument| program(argument).err()).map(|e| e.to_string()).collect();
-    if wrong.is_empty() { Ok(arguments) } else { Err(Failure::usage(wrong.join("\n"))) }
+    Mistakes::of(arguments.iter().map(|argument| program(argument).map(drop)))?;
+    Ok(arguments)
 }
 
 /// What was understood of a job file; the order of the keys is part of the format.
@@ -102,8 +101,9 @@ impl Understood {
     ///
     /// All that is wrong in it, or why it cannot be read.
     pub fn of(argument: &str) -> Result<Self, Failure> {
-        let expected = "expected job:FILE.fio, or no argument for the list of named workloads";
-        let fail = || Failure::usage(format!("{argument}: not a fio job; {expected}"));
+        let expected = "job:FILE.fio, or no argument for the list of named workloads";
+        let of = Mistake::of(trimwise::failure::argument("workload"), argument);
+        let fail = || of.clone().because("not a fio job").expected(expected).fail();
         if Program::job_file(argument).is_none() {
             return Err(fail());
         }

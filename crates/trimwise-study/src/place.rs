@@ -4,7 +4,8 @@ use std::fs::{self, OpenOptions};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Key, Mistake, Words, key};
+use trimwise::words;
 use trimwise_linux::files::unfinished_beside;
 
 /// Returns true for `-`, which stands for standard output.
@@ -13,8 +14,8 @@ pub fn is_stdout(path: &Path) -> bool {
 }
 
 /// Rejects a directory that is something else, or is missing and cannot be created.
-pub fn check_directory(option: &str, directory: &Path) -> Result<(), Failure> {
-    let refuse = |what: &str| Err(Failure::usage(format!("{option} {}: {what}", directory.display())));
+pub fn check_directory(key: impl Into<Key>, directory: &Path) -> Result<(), Failure> {
+    let refuse = |what: &str| Err(Mistake::of(key, directory.display()).because(what).fail());
     if is_stdout(directory) {
         return refuse("cannot be printed; expected a directory");
     }
@@ -37,18 +38,16 @@ pub fn check_directory(option: &str, directory: &Path) -> Result<(), Failure> {
 }
 
 /// Rejects a file that exists or cannot be written.
-pub fn check_file(option: &str, path: &Path, force: bool) -> Result<(), Failure> {
-    let shown = path.display();
+pub fn check_file(asked: impl Into<Key>, path: &Path, force: bool) -> Result<(), Failure> {
+    let of = Mistake::of(asked, path.display());
+    let refuse = |why: Words| Err(of.clone().because(why).fail());
+    let replaced = |what: &str| words![what, "; pass ", key("force"), " to replace it"];
     if path.as_os_str().as_encoded_bytes().ends_with(b"/") {
-        return Err(Failure::usage(format!("{option} {shown}: expected a file; this names a directory")));
+        return Err(of.because("expected a file; this names a directory").fail());
     }
     match fs::metadata(path) {
-        Ok(m) if m.is_dir() => return Err(Failure::usage(format!("{option} {shown}: is a directory"))),
-        Ok(m) if m.is_file() && !force => {
-            return Err(Failure::usage(format!(
-                "{option} {shown}: already exists; pass --force to replace it"
-            )));
-        }
+        Ok(m) if m.is_dir() => return refuse("is a directory".into()),
+        Ok(m) if m.is_file() && !force => return refuse(replaced("already exists")),
         Ok(m) if !m.is_file() => {
             // A pipe is opened only when there is something to write: its reader may start later.
             return Ok(());
@@ -56,25 +55,17 @@ pub fn check_file(option: &str, path: &Path, force: bool) -> Result<(), Failure>
         Ok(_) => {}
         Err(e) if e.kind() == ErrorKind::NotFound => {
             if !force && path.is_symlink() {
-                return Err(Failure::usage(format!(
-                    "{option} {shown}: is a dangling link; pass --force to replace it"
-                )));
+                return refuse(replaced("is a dangling link"));
             }
         }
-        Err(e) => return Err(Failure::usage(format!("{option} {shown}: {}", words(&e)))),
+        Err(e) => return refuse(words(&e).into()),
     }
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !parent.is_dir() {
-        let parent = parent.display();
-        return Err(Failure::usage(format!("{option} {shown}: the directory {parent} does not exist")));
+        return refuse(format!("the directory {} does not exist", parent.display()).into());
     }
-    try_to_write_in(parent).map_err(|e| {
-        Failure::usage(format!(
-            "{option} {shown}: cannot create a file in {}: {}",
-            parent.display(),
-            words(&e)
-        ))
-    })
+    try_to_write_in(parent)
+        .or_else(|e| refuse(format!("cannot create a file in {}: {}", parent.display(), words(&e)).into()))
 }
 
 /// Creates a file in a directory and removes it again: there is no other reliable test that one can be created there.

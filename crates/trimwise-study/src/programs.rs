@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake};
 
 /// What `--workload` begins with for a program.
 pub const PREFIX: &str = "cmd:";
@@ -25,8 +25,8 @@ pub struct Programs {
 impl Programs {
     /// Parses `[SETUP ;; ]PROGRAM ARGUMENTS`.
     pub fn parse(text: &str) -> Result<Self, Failure> {
-        let fail =
-            |what: &str| Failure::usage(format!("--workload {PREFIX}{text}: {what}; expected {SYNTAX}"));
+        let of = Mistake::of("workload", format!("{PREFIX}{text}"));
+        let fail = |what: &str| of.clone().because(what).expected(SYNTAX).fail();
         let words = words(text).map_err(fail)?;
         let mut parts = words.split(|word| word == THEN).map(<[String]>::to_vec);
         let (setup, run) = match (parts.next(), parts.next(), parts.next()) {

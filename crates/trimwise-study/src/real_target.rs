@@ -4,8 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake, key};
 use trimwise::units::Bytes;
+use trimwise::words;
 use trimwise_linux::consent;
 use trimwise_linux::raw_device::{Access, Options, RawDevice, RawDeviceError, Target};
 
@@ -35,9 +36,11 @@ impl RealTarget {
         }
         let target: Target = text.parse().map_err(Failure::usage)?;
         if let (Target::Device(_), Some(_)) = (&target, size) {
-            return Err(Failure::usage(format!(
-                "--size: {text} has its own size; expected no --size with it"
-            )));
+            let expected = words!["no ", key("size"), " with it"];
+            return Err(Mistake::on("size")
+                .because(format!("{text} has its own size"))
+                .expected(expected)
+                .fail());
         }
         Ok(Some(Self { target, destroy: destroy.cloned(), size }))
     }

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use serde::{Deserialize, Serialize};
 use trimwise::block::BlockDevice as _;
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake, argument};
 use trimwise::replay::{DeviceReplay, OnDeviceOptions, replay_on};
 use trimwise::units::{Bytes, UnitRange};
 use trimwise_linux::block_on;
@@ -63,10 +63,8 @@ pub struct Replay {
 pub fn run(request: &ReplayRequest, caller: &dyn Caller) -> Result<Replay, Failure> {
     let ReplayRequest { trace, target, no_discards, no_fill, size, destroy } = request;
     let real = RealTarget::parse(target, *size, destroy.as_ref())?.ok_or_else(|| {
-        Failure::usage(format!(
-            "{target}: not a real target; expected file:PATH or dev:PATH, or `trimwise compare --workload trace:FILE` for \
-             a model"
-        ))
+        let expected = "file:PATH or dev:PATH, or `trimwise compare --workload trace:FILE` for a model";
+        Mistake::of(argument("target"), target).because("not a real target").expected(expected).fail()
     })?;
     let file = TraceFile::parse_workload(trace)?;
     file.expect_recording()?;

@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use serde::{Deserialize, Serialize};
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake, argument, key};
 use trimwise::replay::ReplayError;
 use trimwise::trace::{ConvertError, Converted, Format, LeftOut, TraceError, TraceInfo, convert, survey};
+use trimwise::words;
 use trimwise_linux::trace_file::{NewTrace, STDIN};
 
 use crate::caller::{Caller, OnInterrupt};
@@ -43,7 +44,7 @@ pub fn info(trace: &str, caller: &dyn Caller) -> Result<Info, Failure> {
     }
     if info.records + info.prelude_records == 0 && failure.is_none() {
         match &info.ended_early {
-            Some(why) => return Err(Failure::usage(format!("{}: {why}", file.path().display()))),
+            Some(why) => return Err(file.of().because(why.as_str()).fail()),
             None => expect_some(&file, &info.header.made_by, info.left_out)?,
         }
     }
@@ -91,14 +92,15 @@ pub fn convert_file(request: &ConvertRequest, caller: &dyn Caller) -> Result<New
     let ConvertRequest { input, output, replace } = request;
     let file = TraceFile::parse(input)?;
     let shown = output.display();
+    let of = Mistake::of(argument("output"), &shown);
     if output.as_os_str() == STDIN {
-        return Err(Failure::usage("-: a trace cannot be printed; expected a file"));
+        return Err(of.because("a trace cannot be printed").expected("a file").fail());
     }
     if !replace && output.exists() {
-        return Err(Failure::usage(format!("{shown}: already exists; pass --force to replace it")));
+        return Err(of.because(words!["already exists; pass ", key("replace"), " to replace it"]).fail());
     }
     let mut source = file.open_until(&stop)?;
-    let mut new = NewTrace::create(output, *replace).map_err(|e| Failure::usage(format!("{shown}: {e}")))?;
+    let mut new = NewTrace::create(output, *replace).map_err(|e| of.because(e.to_string()).fail())?;
     let converted = convert(&mut *source, &mut new, &mut |_| !stop.load(Ordering::Relaxed));
     let path = file.path().display();
     let Converted { records, left_out, cut_off } = converted.map_err(|error| match error {
@@ -106,7 +108,7 @@ pub fn convert_file(request: &ConvertRequest, caller: &dyn Caller) -> Result<New
         ConvertError::Output { .. } => Failure::run(format!("{shown}: {error}")),
         ConvertError::Source(TraceError::Io { .. }) if stop.load(Ordering::Relaxed) => Failure::Interrupted,
         ConvertError::Source(TraceError::Io { .. }) => Failure::run(format!("{path}: {error}")),
-        ConvertError::Source(_) => Failure::usage(format!("{path}: {error}")),
+        ConvertError::Source(_) => file.of().because(error.to_string()).fail(),
     })?;
     if cut_off.is_some() && stop.load(Ordering::Relaxed) {
         return Err(Failure::Interrupted);
@@ -145,16 +147,22 @@ mod tests {
         let (good, bad, new) = (path("good"), path("bad"), path("new"));
         fs::write(&good, GOOD).unwrap();
         fs::write(&bad, "fio version 3 iolog\n1 a fly\n").unwrap();
-        assert!(matches!(converted(&bad, &new, false), Err(Failure::Usage(m)) if m.contains("line 2")));
+        assert!(
+            matches!(converted(&bad, &new, false), Err(Failure::Usage(m)) if m.to_string().contains("line 2"))
+        );
         assert!(!std::path::Path::new(&new).exists());
-        assert!(matches!(converted(&good, &bad, false), Err(Failure::Usage(m)) if m.contains("exists")));
+        assert!(
+            matches!(converted(&good, &bad, false), Err(Failure::Usage(m)) if m.to_string().contains("exists"))
+        );
         assert!(converted(&bad, &good, true).is_err());
         assert_eq!(look(&good).records, 1);
         assert_eq!(converted(&good, &good, true).unwrap().records, 1, "onto itself");
         assert_eq!(look(&good).records, 1);
         assert!(converted(&bad, "/dev/null", true).is_err());
         assert!(std::path::Path::new("/dev/null").exists());
-        assert!(matches!(converted(&good, "-", false), Err(Failure::Usage(m)) if m.contains("printed")));
+        assert!(
+            matches!(converted(&good, "-", false), Err(Failure::Usage(m)) if m.to_string().contains("printed"))
+        );
     }
 
     /// What is looked at and what is converted fail alike, with the line's own error.
@@ -184,6 +192,7 @@ mod tests {
             let workload = crate::trace_file::TraceFile::parse(&trace).unwrap().expect_recording();
             for failure in [looked, converted(&trace, &new, false).map(|_| ())] {
                 let Err(Failure::Usage(message)) = failure else { panic!("{trace}: {failure:?}") };
+                let message = message.to_string();
                 assert!(message.starts_with(&file) && message.contains(expected), "{message}");
             }
             // A replay begins with what comes before the place at which a trace is cut off.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::caller::Report;
 use trimwise::compare::result::Cell;
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake, Mistakes, argument};
 use trimwise::replay::{
     Addresses, DeviceChoice, Pace, ReplayError, ReplayOptions, ReplaySpec, expect_recording, read_before,
     run_cell,
@@ -34,7 +34,27 @@ pub struct TraceFile {
     pub options: ReplayOptions,
 }
 
+/// Begins what is wrong with a trace.
+fn of(trace: impl std::fmt::Display) -> Mistake {
+    Mistake::of(argument("trace"), trace)
+}
+
+/// Says of a workload what is wrong with its trace.
+pub fn of_workload(failure: Failure) -> Failure {
+    let Failure::Usage(Mistakes(mut mistakes)) = failure else { return failure };
+    for asked in mistakes.iter_mut().flat_map(|mistake| &mut mistake.asked) {
+        asked.key = "workload".into();
+        asked.value = asked.value.take().map(|trace| format!("{PREFIX}{trace}"));
+    }
+    Failure::Usage(Mistakes(mistakes))
+}
+
 impl TraceFile {
+    /// Begins what is wrong with it.
+    pub fn of(&self) -> Mistake {
+        of(self.path.display())
+    }
+
     /// Parses `[FORMAT:]FILE`; a file that has the whole as its name comes first.
     pub fn parse(text: &str) -> Result<Self, Failure> {
         let (format, path) = match text.split_once(':').filter(|_| !Path::new(text).exists()) {
@@ -42,7 +62,7 @@ impl TraceFile {
             _ => (None, text),
         };
         if path.is_empty() {
-            return Err(Failure::usage(format!("{text}: names no trace; expected [FORMAT:]FILE")));
+            return Err(of(text).because("names no trace").expected("[FORMAT:]FILE").fail());
         }
         Ok(Self { path: path.into(), format, before: Arc::default(), options: ReplayOptions::default() })
     }
@@ -56,7 +76,7 @@ impl TraceFile {
                 None => break,
                 Some(Ok(())) => rest = before,
                 Some(Err(expected)) => {
-                    return Err(Failure::usage(format!("{text}: '{option}'; expected {expected}")));
+                    return Err(of(text).because(format!("'{option}'")).expected(expected).fail());
                 }
             }
         }
@@ -64,7 +84,7 @@ impl TraceFile {
         match file.unknown_option() {
             None => Ok(file),
             Some(option) => {
-                Err(Failure::usage(format!("{text}: '{option}' is not an option; expected {OPTIONS}")))
+                Err(of(text).because(format!("'{option}' is not an option")).expected(OPTIONS).fail())
             }
         }
     }
@@ -97,7 +117,7 @@ impl TraceFile {
     pub fn open_until(&self, stop: &Arc<AtomicBool>) -> Result<Box<dyn Source>, Failure> {
         let fail = |what: String| match stop.load(Ordering::Relaxed) {
             true => Failure::Interrupted,
-            false => Failure::usage(format!("{}: {what}", self.path.display())),
+            false => self.of().because(what).fail(),
         };
         let parts = trace_file::open(&self.path, stop).map_err(|e| fail(e.to_string()))?;
         trace::open_parts(parts, self.format).map_err(|e| fail(e.to_string()))
@@ -156,22 +176,18 @@ impl TraceFile {
         if self.path.as_os_str() != trace_file::STDIN && (!self.path.exists() || self.path.is_dir()) {
             return self.open().map(drop);
         }
-        Err(Failure::usage(format!(
-            "{}: can be read only once, but it is read for each device, policy and repetition; expected a file \
-             (`trimwise trace convert` makes one)",
-            self.path.display()
-        )))
+        let why = "can be read only once, but it is read for each device, policy and repetition";
+        Err(self.of().because(why).expected("a file (`trimwise trace convert` makes one)").fail())
     }
 
     /// The failure of a replay.
     pub fn failed(&self, error: &ReplayError) -> Failure {
-        let text = format!("{}: {error}", self.path.display());
         match error {
             ReplayError::Interrupted => Failure::Interrupted,
             ReplayError::Audit { .. } | ReplayError::Before { .. } | ReplayError::Block { .. } => {
-                Failure::run(text)
+                Failure::run(format!("{}: {error}", self.path.display()))
             }
-            _ => Failure::usage(text),
+            _ => self.of().because(error.to_string()).fail(),
         }
     }
 
@@ -303,7 +319,10 @@ mod tests {
             ("msr:", "names no trace"),
         ] {
             let failure = TraceFile::parse_workload(text).unwrap_err();
-            assert!(matches!(&failure, Failure::Usage(m) if m.contains(expected)), "{text}: {failure:?}");
+            assert!(
+                matches!(&failure, Failure::Usage(m) if m.to_string().contains(expected)),
+                "{text}: {failure:?}"
+            );
         }
     }
 }

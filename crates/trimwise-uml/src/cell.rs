@@ -21,10 +21,12 @@ use trimwise::compare::cell::{SETTLING, commit_phase};
 use trimwise::compare::days::DaysFigures;
 use trimwise::compare::gauge::{Stale, device_figures};
 use trimwise::compare::result::{Cell, CellId, DriveFacts, Target, WorkloadFigures};
+use trimwise::failure::{Mistake, Words, key};
 use trimwise::policy::{BatchConfig, PolicyId, PolicySpec, Trimmer};
 use trimwise::profile::Profile;
 use trimwise::ssd::{ConfigError, Ssd};
 use trimwise::units::{Bytes, Lpn, SimDuration, UNIT_BYTES};
+use trimwise::words;
 use trimwise::workload::days::Days;
 use trimwise::workload::own::OwnFigures;
 
@@ -74,17 +76,18 @@ impl KernelTarget {
     }
 
     /// Rejects options that a policy sets; the error names the option, and the policy or step that sets it.
-    pub fn check_for_policies(&self) -> Result<(), String> {
+    pub fn check_for_policies(&self) -> Result<(), Words> {
         const OF_POLICIES: [&str; 7] =
             ["discard", "nodiscard", "trim_low", "trim_high", "trim_workers", "trim_reuse", "notrim_reuse"];
         let is_discard =
             |option: &&str| option.split('=').next().is_some_and(|name| OF_POLICIES.contains(&name));
         match self.options.split(',').find(is_discard) {
             None => Ok(()),
-            Some(option) => Err(format!(
-                "mount option '{option}' is set by --policy; give it there: {}",
-                KernelPolicy::forms(self)
-            )),
+            Some(option) => Err(words![
+                format!("mount option '{option}' is set by "),
+                key("policies"),
+                format!("; give it there: {}", KernelPolicy::forms(self))
+            ]),
         }
     }
 }
@@ -223,7 +226,7 @@ impl KernelPolicy {
     }
 
     /// Parses a policy for a target.
-    pub fn parse(text: &str, target: &KernelTarget) -> Result<Self, String> {
+    pub fn parse(text: &str, target: &KernelTarget) -> Result<Self, Mistake> {
         let file_system = target.file_system;
         let is_named = |own: &Self| {
             own.to_string() == text || own.mount_option(file_system) == text && text.contains('=')
@@ -233,14 +236,17 @@ impl KernelPolicy {
             return Ok(own);
         }
         if Trimmer::is_daemon(text) {
-            return text.parse::<Trimmer>().map(|trimmer| Self::Daemon(trimmer.spec()));
+            return text
+                .parse::<Trimmer>()
+                .map(|trimmer| Self::Daemon(trimmer.spec()))
+                .map_err(Mistake::that);
         }
         if Trimmer::is_target(text) {
             return Self::parse_target(text, target);
         }
         let spec = text.parse::<PolicySpec>();
         if text.starts_with("batch") {
-            let spec = spec.as_ref().map_err(ToString::to_string)?;
+            let spec = spec.as_ref().map_err(|error| Mistake::that(error.to_string()))?;
             if let Some(batch) = spec.batch() {
                 return Ok(Self::Batch(batch));
             }
@@ -259,32 +265,31 @@ impl KernelPolicy {
             String::new()
         };
         let kind = if target.has_ext4_trim() { "the patched kernel" } else { "a real kernel" };
-        Err(format!(
-            "'{text}' is not a policy of {} on {kind}; expected {}{with}",
-            file_system.name(),
-            Self::forms(target)
-        ))
+        let why = format!("'{text}' is not a policy of {} on {kind}", file_system.name());
+        Err(Mistake::that(why).expected(Self::forms(target) + &with))
     }
 
-    fn parse_target(text: &str, target: &KernelTarget) -> Result<Self, String> {
-        let policy = text.parse::<Trimmer>()?.spec();
+    fn parse_target(text: &str, target: &KernelTarget) -> Result<Self, Mistake> {
+        let policy = text.parse::<Trimmer>().map_err(Mistake::that)?.spec();
         if target.puts_target() {
-            return Err(format!(
-                "'{text}': the mount option {TRIM_TARGET} puts the target there; expected one of them"
-            ));
+            let why = format!("'{text}': the mount option {TRIM_TARGET} puts the target there");
+            return Err(Mistake::that(why).expected("one of them"));
         }
         if !target.has_dm_trim() {
             let version = target.kernel.version();
-            return Err(format!(
-                "'{text}' needs the target of kernel/{DM_TRIM}; expected kernel:{version}+{DM_TRIM}:{}, which has it \
-                 once it is built: trimwise kernel build --version {version} --with kernel/{DM_TRIM}",
+            let expected = format!(
+                "kernel:{version}+{DM_TRIM}:{}, which has it once it is built: trimwise kernel build --version \
+                 {version} --with kernel/{DM_TRIM}",
                 target.file_system.name()
-            ));
+            );
+            let why = format!("'{text}' needs the target of kernel/{DM_TRIM}");
+            return Err(Mistake::that(why).expected(expected));
         }
         match target_option(policy) {
             Some(_) => Ok(Self::Target(policy)),
             None => {
-                Err(format!("'{text}' is not a policy of kernel/{DM_TRIM}; expected {}", Self::forms(target)))
+                let why = format!("'{text}' is not a policy of kernel/{DM_TRIM}");
+                Err(Mistake::that(why).expected(Self::forms(target)))
             }
         }
     }
@@ -720,13 +725,18 @@ mod tests {
         for policy in ["dm-trim:lazy", "dm-trim:lazy:1:2+reuse", "dm-trim:lazy:65:65+reuse", "dm-trim:btrfs"]
         {
             let refused = of(policy, FileSystem::Ext4).unwrap_err();
-            assert!(refused.contains("not a policy of kernel/dm-trim"), "{refused}");
+            assert!(refused.to_string().contains("not a policy of kernel/dm-trim"), "{refused}");
         }
         let there =
             KernelTarget { options: "x-trim=workers=2".into(), ..target("6.12+dm-trim", FileSystem::Ext4) };
-        assert!(KernelPolicy::parse("dm-trim", &there).unwrap_err().contains("expected one of them"));
+        assert!(
+            KernelPolicy::parse("dm-trim", &there).unwrap_err().to_string().contains("expected one of them")
+        );
         let without = KernelPolicy::parse("dm-trim", &target("6.12", FileSystem::Ext4)).unwrap_err();
-        assert!(without.contains("kernel build --version 6.12 --with kernel/dm-trim"), "{without}");
+        assert!(
+            without.to_string().contains("kernel build --version 6.12 --with kernel/dm-trim"),
+            "{without}"
+        );
     }
 
     #[test]
@@ -777,7 +787,7 @@ mod tests {
         }
         for text in ["async", "lazy", "set:40:90", "set:40:90+batch:10s", "batch"] {
             let error = parse(text, FileSystem::Ext4).unwrap_err();
-            assert!(error.contains("expected"), "{error}");
+            assert!(error.to_string().contains("expected"), "{error}");
         }
         let batch = KernelPolicy::parse("batch:90s:64KiB", &target("6.12", FileSystem::Ext4)).unwrap();
         assert_eq!(batch.to_string(), "batch:90s:64KiB");
@@ -805,15 +815,19 @@ mod tests {
         {
             let error = KernelPolicy::parse(text, &patched).unwrap_err();
             assert!(
-                error.contains("serial (mount option discard=serial)") && !error.contains("build"),
+                error.to_string().contains("serial (mount option discard=serial)")
+                    && !error.to_string().contains("build"),
                 "{error}"
             );
         }
         for text in ["serial", "lazy+reuse", "set:40:90"] {
             let error = KernelPolicy::parse(text, &target("6.12", FileSystem::Ext4)).unwrap_err();
-            assert!(error.contains("kernel build --version 6.12 --with kernel/ext4-trim"), "{error}");
+            assert!(
+                error.to_string().contains("kernel build --version 6.12 --with kernel/ext4-trim"),
+                "{error}"
+            );
             let error = KernelPolicy::parse(text, &target("6.12", FileSystem::Xfs)).unwrap_err();
-            assert!(!error.contains("build"), "{error}");
+            assert!(!error.to_string().contains("build"), "{error}");
         }
     }
 
@@ -920,7 +934,7 @@ mod tests {
     fn discard_is_the_policy_s_affair() {
         let check = |text: &str| text.parse::<KernelTarget>().unwrap().check_for_policies();
         for text in ["6.1:ext4:noatime,discard", "6.1:btrfs:discard=async", "6.1:f2fs:nodiscard"] {
-            assert!(check(text).unwrap_err().contains("--policy"), "{text}");
+            assert!(check(text).unwrap_err().to_string().contains("--policy"), "{text}");
         }
         assert_eq!(check("6.1:f2fs:discard_unit=block"), Ok(()));
     }

@@ -65,6 +65,8 @@ pub struct ProfileError {
     pub file: String,
     /// Line, from 1; for a missing setting, the line of its table.
     pub line: usize,
+    /// The setting that it is about, as `table.key`, if it is about one.
+    pub setting: Option<String>,
     /// Setting, value and accepted values.
     pub message: String,
 }
@@ -142,7 +144,7 @@ impl Profile {
                 versions => format!("one of {versions}"),
             };
             let message = format!("firmware: {version:?} is not accepted; expected {expected}");
-            ProfileError { file: file.to_owned(), line, message }
+            ProfileError { file: file.to_owned(), line, setting: None, message }
         })
     }
 

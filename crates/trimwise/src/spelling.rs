@@ -2,6 +2,10 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
+use crate::failure::{Door, Words};
+
 /// Returns the only name that `written` comes close to: in another case, one letter off, two in a long word, or cut
 /// off.
 pub fn nearest<'a>(written: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
@@ -23,10 +27,11 @@ pub fn nearest<'a>(written: &str, names: impl IntoIterator<Item = &'a str>) -> O
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Accepted {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     meant: Option<String>,
-    all: String,
+    all: Words,
 }
 
 impl Accepted {
@@ -34,7 +39,7 @@ impl Accepted {
     pub fn instead_of<'a>(
         written: &str,
         names: impl IntoIterator<Item = &'a str>,
-        all: impl Into<String>,
+        all: impl Into<Words>,
     ) -> Self {
         Self { meant: nearest(written, names).map(str::to_owned), all: all.into() }
     }
@@ -45,25 +50,27 @@ impl Accepted {
     }
 }
 
-impl From<String> for Accepted {
-    fn from(all: String) -> Self {
-        Self { meant: None, all }
+impl<T: Into<Words>> From<T> for Accepted {
+    fn from(all: T) -> Self {
+        Self { meant: None, all: all.into() }
     }
 }
 
-impl From<&str> for Accepted {
-    fn from(all: &str) -> Self {
-        all.to_owned().into()
+impl Accepted {
+    /// Writes the end of a message with the words of a door: `expected ...`, or `did you mean ...? Expected ...`.
+    pub fn write(&self, door: Door, f: &mut dyn fmt::Write) -> fmt::Result {
+        match &self.meant {
+            Some(name) => write!(f, "did you mean `{name}`? Expected ")?,
+            None => f.write_str("expected ")?,
+        }
+        self.all.write(door, f)
     }
 }
 
 impl fmt::Display for Accepted {
-    /// Writes the end of a message: `expected ...`, or `did you mean ...? Expected ...`.
+    /// Writes it as the command line spells it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.meant {
-            Some(name) => write!(f, "did you mean `{name}`? Expected {}", self.all),
-            None => write!(f, "expected {}", self.all),
-        }
+        self.write(Door::Command, f)
     }
 }
 

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, argument};
 use trimwise::policy::PolicySpec;
 use trimwise::profile::Profile;
 use trimwise::workload::apps;
@@ -69,7 +69,8 @@ pub fn run_with(
 ) -> Result<String, Failure> {
     match &arguments.what {
         What::Man { directory } => {
-            trimwise_study::place::check_directory("generate man", directory)?;
+            trimwise_study::place::check_directory(argument("directory"), directory)
+                .map_err(|failure| Failure::usage(format!("generate man {failure}")))?;
             let pages = man_pages(whole, left_out, directory)?;
             Ok(format!("{pages} man pages in {}\n", directory.display()))
         }

@@ -23,13 +23,14 @@ use trimwise::compare::cell::CellError;
 use trimwise::policy::PolicySpec;
 use trimwise::profile::Profile;
 use trimwise::units::Bytes;
+use trimwise::words;
 use trimwise_uml::cell::KernelTarget;
 
 use crate::guests::{self, Bounds};
 pub use daemon_week::{AGED_PERCENT as WEEK_AGED_PERCENT, CAPACITY as WEEK_CAPACITY, DEVICE as WEEK_DEVICE};
 pub use grid::Grid;
 use result::ExperimentResult;
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake, Words, set};
 use trimwise_linux::kept::Kept;
 use trimwise_linux::pool;
 
@@ -120,12 +121,10 @@ impl Experiment {
             (On::Kernel, Host::Model) => "kernel".to_owned(),
         };
         let able = ALL.iter().filter(|e| e.takes_kernel()).map(|e| e.name);
-        Err(Failure::usage(format!(
-            "{} --on {named}: it uses policies or a host that no real kernel has, or boots kernels itself; \
-             expected --on model, or one of {} on a kernel",
-            self.name,
-            able.collect::<Vec<_>>().join(", ")
-        )))
+        let able = format!(", or one of {} on a kernel", able.collect::<Vec<_>>().join(", "));
+        let why = ": it uses policies or a host that no real kernel has, or boots kernels itself";
+        let why = words![format!("{} ", self.name), set("on", named), why];
+        Err(Mistake::that(why).expected(words![set("on", "model"), able]).fail())
     }
 
     /// Rejects unknown parts, and kernels that the experiment does not have or this computer cannot run.
@@ -137,11 +136,13 @@ impl Experiment {
             | Host::Long(check) => check(only, target)?,
             Host::Model if only.is_empty() => {}
             Host::Model => {
-                return Err(Failure::usage(format!("--only: '{}' has no parts to choose from", self.name)));
+                let why = format!("'{}' has no parts to choose from", self.name);
+                return Err(Mistake::on("only").because(why).fail());
             }
         }
         let Some(target) = target else { return Ok(()) };
-        target.check_for_policies().map_err(|e| Failure::usage(format!("--on kernel:{target}: {e}")))?;
+        let of = |why: Words| Mistake::of("on", format!("kernel:{target}")).because(why).fail();
+        target.check_for_policies().map_err(of)?;
         guests::image(target).map(drop)
     }
 }

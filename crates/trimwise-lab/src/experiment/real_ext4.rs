@@ -8,6 +8,7 @@ use trimwise::compare::watch::Issue;
 use trimwise::fs::host::HostConfig;
 use trimwise::policy::PolicySpec;
 use trimwise::units::{Bytes, SimDuration};
+use trimwise::words;
 use trimwise_uml::cell::{KernelPolicy, KernelTarget};
 use trimwise_uml::disk::{Disk, TraceEntry, Traced};
 use trimwise_uml::images::KernelImage;
@@ -15,7 +16,7 @@ use trimwise_uml::job::{FileSystem, Step};
 
 use super::Request;
 use crate::guests::{self, Ran, RealKernel};
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake, key, set};
 
 /// A kernel that has the papers' policies.
 pub(super) const KERNEL: &str = "6.12+ext4-trim:ext4";
@@ -39,9 +40,8 @@ impl RealExt4 {
     /// Finds the kernel of a target, for guests with this much memory.
     pub fn new(target: &KernelTarget, memory: Bytes) -> Result<Self, Failure> {
         if target.file_system != FileSystem::Ext4 {
-            return Err(Failure::usage(format!(
-                "--on kernel:{target}: the experiment is about ext4; expected kernel:VERSION:ext4"
-            )));
+            let of = Mistake::of("on", format!("kernel:{target}")).because("the experiment is about ext4");
+            return Err(of.expected("kernel:VERSION:ext4").fail());
         }
         let linux = target.kernel.version().parse().map_err(Failure::usage)?;
         Ok(Self {
@@ -93,7 +93,7 @@ pub(super) fn chosen<T: Clone>(
 ) -> Result<Vec<T>, Failure> {
     let names: Vec<String> = all.iter().map(&name).collect();
     if let Some(part) = only.iter().find(|part| !names.contains(part)) {
-        return Err(Failure::usage(format!("--only {part}: expected {what}: {}", names.join(", "))));
+        return Err(Mistake::of("only", part).expected(format!("{what}: {}", names.join(", "))).fail());
     }
     Ok(all.iter().filter(|one| only.is_empty() || only.contains(&name(one))).cloned().collect())
 }
@@ -102,9 +102,10 @@ pub(super) fn chosen<T: Clone>(
 pub(super) fn whole_in_model(only: &[String]) -> Result<(), Failure> {
     match only.first() {
         None => Ok(()),
-        Some(part) => Err(Failure::usage(format!(
-            "--only {part}: the model runs all of it in seconds; expected no --only, or --on kernel"
-        ))),
+        Some(part) => {
+            let of = Mistake::of("only", part).because("the model runs all of it in seconds");
+            Err(of.expected(words!["no ", key("only"), ", or ", set("on", "kernel")]).fail())
+        }
     }
 }
 
@@ -170,6 +171,8 @@ mod tests {
     fn an_unknown_part_names_the_known_ones() {
         let only = |part: &str| chosen(&[10, 20], ToString::to_string, &[part.to_owned()], "a utilization");
         assert_eq!(only("20").ok(), Some(vec![20]));
-        assert!(matches!(only("30"), Err(Failure::Usage(m)) if m.contains("a utilization: 10, 20")));
+        assert!(
+            matches!(only("30"), Err(Failure::Usage(m)) if m.to_string().contains("a utilization: 10, 20"))
+        );
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake};
 use trimwise::ssd::SsdConfig;
 use trimwise::units::Bytes;
 use trimwise_device::nbd::Address;
@@ -95,11 +95,11 @@ pub fn registry(given: Option<&Path>) -> Result<Registry, Failure> {
         check_folder(given)?;
     }
     let folder = given.map_or_else(registry::usual_place, Path::to_owned);
-    Ok(Registry::at(absolute("state-dir", &folder)?))
+    Ok(Registry::at(absolute("state_dir", &folder)?))
 }
 
 fn check_folder(given: &Path) -> Result<(), Failure> {
-    let refused = |why: String| Err(Failure::usage(format!("--state-dir {}: {why}", given.display())));
+    let refused = |why: String| Err(Mistake::of("state_dir", given.display()).because(why).fail());
     match std::fs::metadata(given) {
         Ok(found) if !found.is_dir() => refused("is not a directory".to_owned()),
         Err(error) if error.kind() != ErrorKind::NotFound => refused(error.to_string()),
@@ -107,8 +107,8 @@ fn check_folder(given: &Path) -> Result<(), Failure> {
     }
 }
 
-fn absolute(option: &str, path: &Path) -> Result<PathBuf, Failure> {
-    std::path::absolute(path).map_err(|e| Failure::usage(format!("--{option} {}: {e}", path.display())))
+fn absolute(key: &'static str, path: &Path) -> Result<PathBuf, Failure> {
+    std::path::absolute(path).map_err(|e| Mistake::of(key, path.display()).because(e.to_string()).fail())
 }
 
 /// Rejects a drive that cannot be.
@@ -126,15 +126,12 @@ fn drive_config(request: &DriveRequest) -> Result<(SsdConfig, trimwise::ssd::Fau
     let whole = Bytes(profile.config.capacity_bytes);
     let size = request.size.unwrap_or(whole);
     if size > whole {
-        return Err(Failure::usage(format!(
-            "--size {size}: the drive of profile {} has only {whole}; expected at most that",
-            profile.name
-        )));
+        let why = format!("the drive of profile {} has only {whole}", profile.name);
+        return Err(Mistake::of("size", size).because(why).expected("at most that").fail());
     }
-    let config = profile
-        .config
-        .shrunk(size.0)
-        .map_err(|e| Failure::usage(format!("--size {size}: the drive cannot be scaled to that: {e}")))?;
+    let config = profile.config.shrunk(size.0).map_err(|e| {
+        Mistake::of("size", size).because(format!("the drive cannot be scaled to that: {e}")).fail()
+    })?;
     Ok((config, profile.faults, profile.name))
 }
 
@@ -154,7 +151,7 @@ fn make(request: &DriveRequest) -> Result<Made, Failure> {
         None => SparseStore::in_memory(size)
             .map_err(|e| Failure::run(format!("not enough memory for the data of the drive: {e}")))?,
         Some(path) => SparseStore::in_file_alone(path, size)
-            .map_err(|e| Failure::usage(format!("--backing {}: {e}", path.display())))?,
+            .map_err(|e| Mistake::of("backing", path.display()).because(e.to_string()).fail())?,
     };
     let drive =
         EmulatedDrive::new(&config, faults, request.seed, store, request.time_scale).map_err(|e| {
@@ -187,7 +184,7 @@ pub fn attach(
     ready: impl FnMut(&Record),
     notice: impl Fn(&str),
 ) -> Result<Shown, Failure> {
-    within("--threads", threads, &THREADS)?;
+    within("threads", threads, &THREADS)?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = threads.map_or(cores.min(4), usize::from);
     served(request, ready, |made, ready| {
@@ -234,7 +231,7 @@ fn served(
     }
     let ended = result.map_err(|error| match error {
         ServeError::Registry(error) => refused(error),
-        ServeError::Listen(error) => Failure::usage(format!("--nbd {error}")),
+        ServeError::Listen(error) => Mistake::on("nbd").that_is(error.to_string()).fail(),
         ServeError::Attach(_) | ServeError::Cut { .. } => Failure::run(error),
     })?;
     Ok(Shown::ended((ended.0, Some(ended.1))))

@@ -11,10 +11,11 @@ use crate::fit::{self, Fitted, Measured, OnStep, Plan, Prediction};
 use serde::{Deserialize, Serialize};
 use trimwise::block::{BlockDevice, BlockError, BlockQueue, ModelDevice, QueueConfig};
 use trimwise::engine::Sim;
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake, Mistakes, argument, key, set};
 use trimwise::profile::{Profile, SettingValue};
 use trimwise::ssd::Ssd;
 use trimwise::units::{Bytes, SimDuration};
+use trimwise::words;
 use trimwise_linux::block_on;
 use trimwise_linux::daemon::DEFAULT_RUN;
 use trimwise_linux::here::{Drive, Here, drives_of_device};
@@ -129,7 +130,7 @@ enum What {
 ///
 /// A [`Failure`] if the request is wrong, the drive cannot be measured, or nothing can be fitted.
 pub fn run(request: &FitRequest, caller: &dyn Caller) -> Result<FitReport, Failure> {
-    within("--seconds", request.seconds, &SECONDS)?;
+    within("seconds", request.seconds, &SECONDS)?;
     let what = target(request)?;
     let (base, chosen_by, drive) = base(request, &what)?;
     // A base of one's own is known by its file.
@@ -202,36 +203,36 @@ pub fn run(request: &FitRequest, caller: &dyn Caller) -> Result<FitReport, Failu
 /// Finds out what the argument names.
 fn target(request: &FitRequest) -> Result<What, Failure> {
     let FitRequest { target, size, destroy, .. } = request;
+    let of = Mistake::of(argument("target"), target);
     if let Some(name) = target.strip_prefix("model:") {
         if name.is_empty() {
             return Err(Failure::usage(
                 "model: without a name; expected model:NAME, a built-in profile (see `trimwise devices`) or a TOML file",
             ));
         }
-        for (option, given) in [("--size", size.is_some()), ("--destroy", destroy.is_some())] {
-            if given {
-                return Err(Failure::usage(format!(
-                    "{option}: {target} is a model; expected no {option} with it"
-                )));
-            }
-        }
-        let profile = input::profile(name, "device").map_err(input::as_argument)?;
+        let given = [("size", size.is_some()), ("destroy", destroy.is_some())];
+        Mistakes::of(given.into_iter().filter(|(_, given)| *given).map(|(field, _)| {
+            let expected = words!["no ", key(field), " with it"];
+            Err(Mistake::on(field).because(format!("{target} is a model")).expected(expected).fail())
+        }))?;
+        let profile = input::profile(name, argument("target"))?;
         return Ok(What::Model(Box::new(profile)));
     }
     if let Some(size) = size.filter(|&size| size < fit::REGION_MIN) {
-        return Err(Failure::usage(format!(
-            "--size: {size} to measure on; expected at least {}",
-            fit::REGION_MIN
-        )));
+        let of = Mistake::on("size").because(format!("{size} to measure on"));
+        return Err(of.expected(format!("at least {}", fit::REGION_MIN)).fail());
     }
     let found = fs::metadata(target);
     let written = match &found {
         _ if ["file:", "dev:"].iter().any(|prefix| target.starts_with(prefix)) => target.clone(),
         Ok(found) if found.file_type().is_block_device() => format!("dev:{target}"),
         Ok(found) if found.is_dir() && request.read_only => {
-            return Err(Failure::usage(format!(
-                "{target}: a directory; --read-only needs something to read: expected a file or a device"
-            )));
+            let why = words![
+                "a directory; ",
+                key("read_only"),
+                " needs something to read: expected a file or a device"
+            ];
+            return Err(of.because(why).fail());
         }
         Ok(found) if found.is_dir() => {
             format!(
@@ -240,21 +241,21 @@ fn target(request: &FitRequest) -> Result<What, Failure> {
             )
         }
         Err(_) if Profile::embedded(target).is_some() => {
-            return Err(Failure::usage(format!(
-                "{target}: neither a file nor a device; did you mean model:{target}?"
-            )));
+            return Err(of
+                .because(format!("neither a file nor a device; did you mean model:{target}?"))
+                .fail());
         }
         // A mistyped name must not become a file.
         Err(error) => {
-            return Err(Failure::usage(format!(
-                "{target}: {error}; expected a file, directory or device that exists, or file:{target} for a new file"
-            )));
+            let expected =
+                format!("a file, directory or device that exists, or file:{target} for a new file");
+            return Err(of.because(error.to_string()).expected(expected).fail());
         }
         Ok(_) => format!("file:{target}"),
     };
-    RealTarget::parse(&written, *size, destroy.as_ref())?.map(What::Real).ok_or_else(|| {
-        Failure::usage(format!("{target}: expected a file, a directory, a device or model:NAME"))
-    })
+    RealTarget::parse(&written, *size, destroy.as_ref())?
+        .map(What::Real)
+        .ok_or_else(|| of.expected("a file, a directory, a device or model:NAME").fail())
 }
 
 /// The profile of what is not measured, how it was chosen, and the real drive.
@@ -271,23 +272,20 @@ fn base(request: &FitRequest, what: &What) -> Result<(Profile, &'static str, Opt
         },
     };
     let drive = drives.into_iter().next();
+    let of = Mistake::of(argument("target"), &request.target);
     let (name, chosen_by) = match (&request.from, what, &drive) {
         (Some(from), ..) => (from.clone(), "given"),
         (None, What::Model(profile), _) => {
-            return Err(Failure::usage(format!(
-                "{}: --from is missing: a model has no class; expected a profile other than {}",
-                request.target, profile.name
-            )));
+            let of = of.because(words![key("from"), " is missing: a model has no class"]);
+            return Err(of.expected(format!("a profile other than {}", profile.name)).fail());
         }
         (None, _, Some(drive)) => {
             let (name, chosen_by, _) = profile_for(drive);
             (name, chosen_by)
         }
         (None, _, None) => {
-            return Err(Failure::usage(format!(
-                "{}: no drive was found below it; expected --from PROFILE (see `trimwise devices`)",
-                request.target
-            )));
+            let expected = words![set("from", "PROFILE"), " (see `trimwise devices`)"];
+            return Err(of.because("no drive was found below it").expected(expected).fail());
         }
     };
     input::profile(&name, "from").map(|profile| (profile, chosen_by, drive))
@@ -363,9 +361,8 @@ fn on_real(
     } else {
         real.open(true, QUEUE_DEPTH, stop)?
     };
-    let in_memory = device.notes().iter().find(|note| note.contains("refuses direct I/O"));
-    if let Some(note) = in_memory {
-        return Err(Failure::usage(format!("{note}; expected a file system that reads from its drive")));
+    if let Some(why) = device.is_cached().then(|| device.notes().join("; ")) {
+        return Err(Mistake::that(why).expected("a file system that reads from its drive").fail());
     }
     let plan = plan(request, &device)?;
     let written = if request.read_only { "nothing is written" } else { "several GiB are written" };
@@ -441,7 +438,10 @@ mod tests {
             (of("dev:/dev/null", json!({})), "/dev/null"),
         ] {
             let failure = run(&request, &Silent::default()).unwrap_err();
-            assert!(matches!(&failure, Failure::Usage(m) if m.contains(words)), "{request:?}: {failure:?}");
+            assert!(
+                matches!(&failure, Failure::Usage(m) if m.to_string().contains(words)),
+                "{request:?}: {failure:?}"
+            );
         }
         assert_eq!(fs::read(&full).unwrap(), vec![7; 1 << 20], "nothing was written");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "no file is left");

@@ -8,15 +8,16 @@ use crate::experiment::{ALL, Experiment, On, Request};
 use crate::guests::{self, Bounds};
 use crate::requests::limits;
 use serde::{Deserialize, Serialize};
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake, Mistakes, key, set};
 use trimwise::spelling::Accepted;
+use trimwise::words;
 use trimwise_linux::kept::Kept;
 
 use trimwise_study::caller::{self, Caller, OnInterrupt};
 use trimwise_study::check::{JOBS, REPS, within};
 use trimwise_study::command_text::CommandText;
 use trimwise_study::defaults;
-use trimwise_study::guest_limits::{GUEST_LIMITS, GuestLimits};
+use trimwise_study::guest_limits::GuestLimits;
 use trimwise_study::place::check_directory;
 
 /// Which experiments to repeat, and where.
@@ -106,33 +107,31 @@ pub fn run_of(
     request: &ReproduceRequest,
     caller: &dyn Caller,
 ) -> Result<Reproduced, Failure> {
-    within("--reps", request.reps, &REPS)?;
-    within("--jobs", request.jobs, &JOBS)?;
+    Mistakes::of([within("reps", request.reps, &REPS), within("jobs", request.jobs, &JOBS)])?;
     request.limits.check()?;
     let on = host(&request.on)?;
     let mut experiments = match &request.name {
         None => all.to_vec(),
         Some(name) => vec![*all.iter().find(|e| e.name == name).ok_or_else(|| {
             let known: Vec<&str> = all.iter().map(|e| e.name).collect();
-            Failure::usage(format!("unknown experiment '{name}'; {}", Accepted::one_of(name, &known)))
+            Mistake::that(format!("unknown experiment '{name}'"))
+                .expected(Accepted::one_of(name, &known))
+                .fail()
         })?],
     };
     let is_long = experiments.iter().all(|e| e.is_long());
     if request.full && on == On::Usual && !is_long {
-        return Err(Failure::usage(
-            "--full: only runs on a real kernel are sampled; expected --on kernel with it",
-        ));
+        let of = Mistake::on("full").because("only runs on a real kernel are sampled");
+        return Err(of.expected(words![set("on", "kernel"), " with it"]).fail());
     }
     let kept = match &request.out {
         Some(_) if !is_long => {
             let able: Vec<&str> = all.iter().filter(|e| e.is_long()).map(|e| e.name).collect();
-            return Err(Failure::usage(format!(
-                "--out: only long experiments keep finished cells; expected {} with it",
-                able.join(" or ")
-            )));
+            let of = Mistake::on("out").because("only long experiments keep finished cells");
+            return Err(of.expected(format!("{} with it", able.join(" or "))).fail());
         }
         Some(folder) => {
-            check_directory("--out", folder)?;
+            check_directory("out", folder)?;
             Some(Kept::open(folder)?)
         }
         None => None,
@@ -140,9 +139,8 @@ pub fn run_of(
     let boots = |experiment: &Experiment| on != On::Usual || experiment.boots();
     let any_boots = experiments.iter().any(|e| boots(e));
     if !any_boots && request.limits.are_given() {
-        return Err(Failure::usage(format!(
-            "{GUEST_LIMITS}; expected an experiment that boots kernels, or --on kernel"
-        )));
+        let expected = words!["an experiment that boots kernels, or ", set("on", "kernel")];
+        return Err(GuestLimits::only_for_guests(expected));
     }
     let guest_program = any_boots.then(guests::program_hash).transpose()?;
     let on_interrupt = if any_boots { OnInterrupt::StopAfterRun } else { OnInterrupt::Exit };
@@ -167,10 +165,10 @@ pub fn run_of(
     });
     refused?;
     if experiments.is_empty() {
-        return Err(Failure::usage(format!(
-            "--all --on {}: no experiment can run there; the notes above say why",
-            request.on
-        )));
+        let why = words![key("all"), " ", set("on", &request.on)];
+        return Err(
+            Mistake::that(words![why, ": no experiment can run there; the notes above say why"]).fail()
+        );
     }
     let stop = caller.stop(on_interrupt)?;
     let progress = caller.progress(experiments.len(), "runs");
@@ -213,15 +211,17 @@ pub fn run_of(
 
 /// Parses the host to run on.
 fn host(text: &str) -> Result<On, Failure> {
-    let refused = |what: String| Failure::usage(format!("--on {text}: {what}"));
+    let of = Mistake::of("on", text);
     match text.split_once(':') {
         None if text == MODEL => Ok(On::Usual),
         None if text == "kernel" => Ok(On::Kernel),
-        Some(("kernel", target)) => target.parse().map(On::This).map_err(refused),
-        _ => Err(refused(
-            "expected `model`, `kernel` or `kernel:VERSION:FS[:MOUNT_OPTIONS]`; an experiment sets up its own host"
-                .to_owned(),
-        )),
+        Some(("kernel", target)) => {
+            target.parse().map(On::This).map_err(|why: String| of.because(why).fail())
+        }
+        _ => {
+            let expected = "`model`, `kernel` or `kernel:VERSION:FS[:MOUNT_OPTIONS]`; an experiment sets up its own host";
+            Err(of.expected(expected).fail())
+        }
     }
 }
 

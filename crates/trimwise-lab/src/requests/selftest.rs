@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 use crate::selftest::{OPS_PER_PART, PartReport, Violation, run_part};
 use serde::{Deserialize, Serialize};
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistakes};
 use trimwise::units::Bytes;
 use trimwise_linux::pool;
 
@@ -80,9 +80,11 @@ pub struct DeviceReport {
 ///
 /// A [`Failure`] if a part cannot be run. Violations are in the [answer](SelfTests::failure).
 pub fn run(request: &SelftestRequest, caller: &dyn Caller) -> Result<SelfTests, Failure> {
-    within("--ops", request.ops, &OPS)?;
-    within("--part", request.part, &PART)?;
-    within("--jobs", request.jobs, &JOBS)?;
+    Mistakes::of([
+        within("ops", request.ops, &OPS),
+        within("part", request.part, &PART),
+        within("jobs", request.jobs, &JOBS),
+    ])?;
     caller.stop(OnInterrupt::Exit)?;
     let parts: Vec<(u64, u64)> = match request.part {
         Some(part) => vec![(part, OPS_PER_PART)],

@@ -12,9 +12,10 @@ use trimwise::advise::{self, Cost, Difference, Means, Space};
 use trimwise::compare::result::{Cell, Target};
 use trimwise::compare::statistics::{Sample, compare};
 use trimwise::compare::summary::Summary;
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake, Mistakes, key, set};
 use trimwise::policy::{PolicyId, PolicySpec, Trimmer};
 use trimwise::profile::Profile;
+use trimwise::words;
 
 use crate::caller::{Caller, OnInterrupt, Progress};
 use crate::command_text::CommandText;
@@ -89,15 +90,16 @@ pub fn run(
     caller: &dyn Caller,
     laboratory: &dyn Laboratory,
 ) -> Result<Advice, Failure> {
+    let elsewhere = words!["it searches in the model, or with ", key("fs"), " on a kernel"];
     let refused = [
-        ("--policy", !request.policies.is_empty(), "policies are what it searches"),
-        ("--target", request.target != Target::Model, "it searches in the model, or with --fs on a kernel"),
-        ("--device", request.devices.len() > 1, "it is about one drive"),
+        ("policies", !request.policies.is_empty(), "policies are what it searches".into()),
+        ("target", request.target != Target::Model, elsewhere),
+        ("devices", request.devices.len() > 1, "it is about one drive".into()),
     ];
-    if let Some((option, _, why)) = refused.into_iter().find(|(_, is_given, _)| *is_given) {
-        return Err(Failure::usage(format!("{option} does not go with advise: {why}")));
-    }
-    request.check()?;
+    let refused = refused.into_iter().filter(|(_, is_given, _)| *is_given).map(|(field, _, why)| {
+        Err(Mistake::on(field).that_is(words!["does not go with advise: ", why]).fail())
+    });
+    Mistakes::of(refused.chain([request.check()]))?;
     let workload = Workload::of(request)?;
     let mut found = StandIn::of(request, &workload)?;
     if !file_system::needs_laboratory(request, found.as_mut(), (caller, laboratory)) {
@@ -133,9 +135,11 @@ pub fn in_model(
     compare: &Compare,
 ) -> Result<Advice, Failure> {
     if request.budget_min.is_some() {
-        return Err(Failure::usage(
-            "--budget: the model has no need of it; expected it with --fs xfs, btrfs or f2fs",
-        ));
+        let expected = words!["it with ", set("fs", "xfs, btrfs or f2fs")];
+        return Err(Mistake::on("budget_min")
+            .because("the model has no need of it")
+            .expected(expected)
+            .fail());
     }
     let request = file_system::on_model(request, found);
     let mut request = CompareRequest { policies: vec![PolicyId::OFF.to_string()], ..request };
@@ -161,10 +165,8 @@ pub fn expect_trim(device: &Profile) -> Result<(), Failure> {
     if device.config.trim.is_supported() {
         return Ok(());
     }
-    Err(Failure::usage(format!(
-        "--device {}: it does not support TRIM, so there is nothing to choose; expected one that does",
-        device.name
-    )))
+    let why = "it does not support TRIM, so there is nothing to choose";
+    Err(Mistake::of("devices", &device.name).because(why).expected("one that does").fail())
 }
 
 /// A caller whose flag is there already.

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 use trimwise::compare::result::{Cell, Target};
 use trimwise::compare::summary::{DeviceSummary, Summary, SummaryRow};
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake};
 use trimwise::numbers;
 use trimwise::policy::PolicyId;
 use trimwise_linux::real_kernel::RealKernel;
@@ -80,10 +80,8 @@ pub fn version(text: &str) -> Result<&str, Failure> {
 
 /// The error for a kernel without ext4.
 pub fn refused(text: &str) -> Failure {
-    Failure::usage(format!(
-        "--check {text}: expected kernel:VERSION:ext4[:MOUNT_OPTIONS] such as kernel:6.12:ext4; only ext4 is \
-         modelled"
-    ))
+    let expected = "kernel:VERSION:ext4[:MOUNT_OPTIONS] such as kernel:6.12:ext4; only ext4 is modelled";
+    Mistake::of("check", text).expected(expected).fail()
 }
 
 impl Comparison {

@@ -7,10 +7,11 @@ use std::borrow::Cow;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake, key};
 use trimwise::policy::{LinuxVersion, PolicyId, Trimmer};
 use trimwise::profile::Profile;
 use trimwise::units::Bytes;
+use trimwise::words;
 use trimwise_linux::daemon::DEFAULT_RUN;
 use trimwise_linux::file_system::FileSystem;
 use trimwise_linux::here::{Drive, Here as Found};
@@ -226,7 +227,7 @@ impl StandIn {
     pub fn of(request: &CompareRequest, workload: &Workload) -> Result<Option<Self>, Failure> {
         let Some(path) = &request.here else { return Ok(None) };
         let found = Found::of(&HostRoot::default(), Path::new(DEFAULT_RUN), path);
-        let found = found.map_err(|e| Failure::usage(format!("--here {}: {e}", path.display())))?;
+        let found = found.map_err(|e| Mistake::of("here", path.display()).because(e.to_string()).fail())?;
         Self::chosen(found, request, workload).map(Some)
     }
 
@@ -237,10 +238,9 @@ impl StandIn {
     /// If nothing can stand in for its drive.
     pub fn chosen(found: Found, request: &CompareRequest, workload: &Workload) -> Result<Self, Failure> {
         let refused = |why: String| {
-            Failure::usage(format!(
-                "--here {}: {why}; expected a directory on an SSD, or --device to name the profile",
-                found.mount.mount_point.display()
-            ))
+            let expected = words!["a directory on an SSD, or ", key("devices"), " to name the profile"];
+            let of = Mistake::of("here", found.mount.mount_point.display());
+            of.because(why).expected(expected).fail()
         };
         let (device, matched_by, why) = match &request.devices[..] {
             [device] => (device.clone(), GIVEN, "as --device says".to_owned()),
@@ -256,10 +256,8 @@ impl StandIn {
                 (Some(drive), None) => profile_for(drive),
             },
             several => {
-                return Err(Failure::usage(format!(
-                    "--here takes one --device; {} were given",
-                    several.len()
-                )));
+                let given = format!("; {} were given", several.len());
+                return Err(Mistake::on("here").that_is(words!["takes one ", key("devices"), given]).fail());
             }
         };
         let drive_size = found.drives.first().map(|drive| drive.size).filter(|size| size.0 > 0);
@@ -335,9 +333,9 @@ impl StandIn {
         let capacity = self.scale.capacity;
         if profile.config.capacity_bytes > capacity.0 {
             profile.config = profile.config.scaled(capacity.0).map_err(|error| {
-                Failure::usage(format!(
-                    "{own_name} cannot be scaled to {capacity}: {error}; expected --full-size, or another --device"
-                ))
+                let why = format!("{own_name} cannot be scaled to {capacity}: {error}");
+                let expected = words![key("full_size"), ", or another ", key("devices")];
+                Mistake::that(why).expected(expected).fail()
             })?;
             profile.name = format!("{own_name} ({capacity})");
             name.clone_from(&profile.name);

@@ -18,10 +18,11 @@ use trimwise::compare::ledger::compare_with_off;
 use trimwise::compare::result::{Cell, Measure, Target, Verdict};
 use trimwise::compare::summary::{Summary, SummaryRow};
 use trimwise::compare::verdict;
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake, Mistakes, key, set};
 use trimwise::policy::PolicyId;
 use trimwise::profile::Profile;
 use trimwise::units::Bytes;
+use trimwise::words;
 use trimwise::workload::days::{DAYS_MAX, DayShape};
 use trimwise_linux::file_system::FileSystem;
 use trimwise_linux::pool;
@@ -122,21 +123,24 @@ impl CompareRequest {
     ///
     /// # Errors
     ///
-    /// A [`Failure`] that names the option.
+    /// A [`Failure`] that names the fields.
     pub fn check(&self) -> Result<(), Failure> {
-        within("--reps", self.reps, &REPS)?;
-        within("--utilization", self.utilization, &(0..=100))?;
-        within("--memory", self.memory, &defaults::MEMORIES_MIB)?;
-        within("--budget", self.budget_min, &defaults::BUDGETS_MIN)?;
-        within("--days", self.days, &(0..=DAYS_MAX))?;
-        within("--jobs", self.jobs, &JOBS)?;
-        self.limits.check()?;
-        match (&self.day, self.days) {
+        let day = match (&self.day, self.days) {
             (Some(day), None | Some(0)) if self.here.is_none() => {
-                Err(Failure::usage(format!("--day {day}: expected --days with it")))
+                Err(Mistake::of("day", day).expected(words![key("days"), " with it"]).fail())
             }
             _ => Ok(()),
-        }
+        };
+        Mistakes::of([
+            within("reps", self.reps, &REPS),
+            within("utilization", self.utilization, &(0..=100)),
+            within("memory", self.memory, &defaults::MEMORIES_MIB),
+            within("budget_min", self.budget_min, &defaults::BUDGETS_MIN),
+            within("days", self.days, &(0..=DAYS_MAX)),
+            within("jobs", self.jobs, &JOBS),
+            self.limits.check(),
+            day,
+        ])
     }
 }
 
@@ -267,8 +271,11 @@ impl Comparison {
 /// The finished runs, and why there are no more.
 pub type Ran = (Vec<Cell>, Option<Failure>);
 
-/// Error for `--fill` where nothing real is filled.
-pub const NO_FILL: &str = "--fill is for --target dir:PATH; other targets fill nothing real";
+/// The error for a target that cannot be filled.
+pub fn no_fill() -> Failure {
+    let why = words!["is for ", set("target", "dir:PATH"), "; other targets fill nothing real"];
+    Mistake::on("fill").that_is(why).fail()
+}
 
 /// Runs a comparison; what needs a kernel runs in the laboratory.
 ///
@@ -284,18 +291,17 @@ pub fn run(
     request.check()?;
     let is_real = matches!(request.target, Target::Directory(_));
     let unfit = [
-        ("--check", request.check.is_some(), "it checks the model"),
-        ("--fs", request.fs.is_some(), "the target has its file system"),
-        ("--here", is_real && request.here.is_some(), "it sets up the model or a kernel"),
-        ("--days", is_real && request.days.is_some_and(|days| days > 0), "only virtual time skips idle time"),
+        ("check", request.check.is_some(), "it checks the model"),
+        ("fs", request.fs.is_some(), "the target has its file system"),
+        ("here", is_real && request.here.is_some(), "it sets up the model or a kernel"),
+        ("days", is_real && request.days.is_some_and(|days| days > 0), "only virtual time skips idle time"),
     ];
-    if request.target != Target::Model
-        && let Some((option, _, why)) = unfit.into_iter().find(|(_, is_given, _)| *is_given)
-    {
-        let target = &request.target;
-        return Err(Failure::usage(format!(
-            "{option} does not go with --target {target}: {why}; expected --target model"
-        )));
+    if request.target != Target::Model {
+        let unfit = unfit.into_iter().filter(|(_, is_given, _)| *is_given);
+        Mistakes::of(unfit.map(|(field, _, why)| {
+            let why = words!["does not go with ", set("target", &request.target), ": ", why];
+            Err(Mistake::on(field).that_is(why).expected(set("target", "model")).fail())
+        }))?;
     }
     if let Target::Directory(path) = &request.target {
         return on_directory::run(request, Path::new(path), caller);
@@ -414,7 +420,7 @@ impl Settings {
 pub fn judge(request: &CompareRequest, cells: &mut [Cell]) -> Result<(), Failure> {
     let Some(measure) = request.judge else { return Ok(()) };
     let judged = cells.iter_mut().try_for_each(|cell| cell.judge_by(measure));
-    judged.map_err(|e| Failure::usage(format!("--judge {measure}: {e}")))
+    judged.map_err(|e| Mistake::of("judge", measure).because(e).fail())
 }
 
 /// Judges the finished runs of a request.

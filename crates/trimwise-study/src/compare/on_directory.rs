@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use trimwise::compare::result::{Cell, CellId, Target, WorkloadFigures};
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake, Mistakes, key, set};
 use trimwise::files::{FileError, Files as _};
 use trimwise::policy::PolicyId;
 use trimwise::units::{SimDuration, SimTime};
+use trimwise::words;
 use trimwise::workload::own::OwnFigures;
 use trimwise::workload::postmark::{self, RunError};
 use trimwise::workload::program::DIRECTORY;
@@ -23,40 +24,41 @@ use super::workload::{Kind, Workload, bad_location, report_phase};
 use super::{Comparison, Mounted, Settings, finish};
 use crate::caller::{self, Caller, OnInterrupt, Report};
 use crate::defaults::SEED;
-use crate::guest_limits::GUEST_LIMITS;
 use crate::programs::Programs;
 
 /// Runs one column, one run after the other: parallel runs would measure each other.
 pub fn run(request: &CompareRequest, path: &Path, caller: &dyn Caller) -> Result<Comparison, Failure> {
     let refused = [
-        ("--policy", !request.policies.is_empty()),
-        ("--device", !request.devices.is_empty()),
-        ("--utilization", request.utilization.is_some()),
-        ("--linux", request.linux.is_some()),
-        ("--memory", request.memory.is_some()),
-        (GUEST_LIMITS, request.limits.are_given()),
-        ("--seed", request.seed.is_some()),
-        ("--jobs", request.jobs.is_some_and(|j| j > 1)),
+        ("policies", !request.policies.is_empty()),
+        ("devices", !request.devices.is_empty()),
+        ("utilization", request.utilization.is_some()),
+        ("linux", request.linux.is_some()),
+        ("memory", request.memory.is_some()),
+        ("max_silence_s", request.limits.max_silence_s.is_some()),
+        ("max_wall_s", request.limits.max_wall_s.is_some()),
+        ("seed", request.seed.is_some()),
+        ("jobs", request.jobs.is_some_and(|j| j > 1)),
     ];
-    if let Some((option, _)) = refused.into_iter().find(|(_, given)| *given) {
-        let why = match option {
-            "--policy" => {
+    Mistakes::of(refused.into_iter().filter(|(_, given)| *given).map(|(field, _)| {
+        let why = match field {
+            "policies" => {
                 "a real directory has the TRIM policy that it is mounted with. To compare policies there, \
                  remount (mount -o remount,discard or nodiscard) and run again, or compare in the model"
             }
-            "--seed" => {
+            "seed" => {
                 "random choices there have a fixed seed; change PostMark's with `set seed` in the workload, a \
                  fio job's with randseed="
             }
-            "--jobs" => {
+            "jobs" => {
                 "runs on a real directory are sequential, since parallel runs would measure each other"
             }
             _ => {
                 "a real directory comes with its device, utilization and host; these options are for the model"
             }
         };
-        return Err(Failure::usage(format!("{option} does not go with --target dir:PATH: {why}")));
-    }
+        let why = words!["does not go with ", set("target", "dir:PATH"), ": ", why];
+        Err(Mistake::on(field).that_is(why).fail())
+    }))?;
     let workload = Workload::of(request)?;
     let mount = check(path, &workload, request.fill)?;
     // It is not one of ours: its name says what the mount does.
@@ -87,7 +89,8 @@ fn check(directory: &Path, workload: &Workload, may_fill: bool) -> Result<Mounte
     let argument = &workload.argument;
     let fills = matches!(&workload.kind, Kind::Timed(timed) if timed.fills());
     if may_fill && !fills {
-        return Err(Failure::usage(format!("--fill: --workload {argument} fills no file system")));
+        let why = words![set("workload", argument), " fills no file system"];
+        return Err(Mistake::on("fill").because(why).fail());
     }
     match &workload.kind {
         Kind::Postmark(run, _) => drop(root.plan(&run.config).map_err(|e| match &e {
@@ -97,19 +100,20 @@ fn check(directory: &Path, workload: &Workload, may_fill: bool) -> Result<Mounte
         Kind::Timed(timed) => {
             let space = root.check_timed(*timed).map_err(Failure::usage)?;
             if fills && !may_fill {
-                return Err(Failure::usage(format!(
-                    "--workload {argument}: this fills the file system of {} ({} are free), so that nothing else \
-                     can write there, and then removes its file. If nothing else uses that file system, pass --fill",
+                let why = format!(
+                    "this fills the file system of {} ({} are free), so that nothing else can write there, and then \
+                     removes its file. If nothing else uses that file system, pass ",
                     directory.display(),
                     space.free
-                )));
+                );
+                return Err(Mistake::of("workload", argument).because(words![why, key("fill")]).fail());
             }
         }
         Kind::Program(program, _) => root.check_program(program).map_err(Failure::usage)?,
         Kind::Trace(_) => return Err(workload.has_no_files()),
         Kind::Command(programs) => {
             let path = std::env::var_os("PATH").unwrap_or_default();
-            let missing = |e| Failure::usage(format!("--workload {argument}: {e}"));
+            let missing = |why: String| Mistake::of("workload", argument).because(why).fail();
             programs.found(false)?.check(&path).map_err(missing)?;
             let own = directory.join(DIRECTORY);
             if own.symlink_metadata().is_ok() {
@@ -117,7 +121,8 @@ fn check(directory: &Path, workload: &Workload, may_fill: bool) -> Result<Mounte
                     "{}: already exists, but the program needs a new directory of that name",
                     own.display()
                 );
-                return Err(Failure::usage(format!("{what}; expected --target dir: with another directory")));
+                let expected = words![set("target", "dir:"), " with another directory"];
+                return Err(Mistake::that(what).expected(expected).fail());
             }
         }
     }

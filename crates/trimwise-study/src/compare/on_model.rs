@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use trimwise::compare::cell::{CellError, CellSpec, run_cell_until};
 use trimwise::compare::days::DaysSpec;
 use trimwise::compare::result::Cell;
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake, key, set};
 use trimwise::files::FileError;
 use trimwise::fs::host::{HostConfig, LinuxVersion};
 use trimwise::fs::layout::FormatOptions;
@@ -15,6 +15,7 @@ use trimwise::policy::{Policy, PolicyId, PolicySpec, Trimmer};
 use trimwise::profile::Profile;
 use trimwise::replay::ReplaySpec;
 use trimwise::units::Bytes;
+use trimwise::words;
 use trimwise::workload::days::Days;
 use trimwise_linux::file_system::FileSystem;
 use trimwise_linux::pool;
@@ -24,10 +25,10 @@ use super::check;
 use super::here::{Here, StandIn};
 use super::room::Room;
 use super::workload::{Kind, Workload, is_full, report_phase};
-use super::{Comparison, Grid, Linux, NO_FILL, Settings, finish, or};
+use super::{Comparison, Grid, Linux, Settings, finish, no_fill, or};
 use crate::caller::{self, Caller, OnInterrupt, Report, Silent};
 use crate::defaults;
-use crate::guest_limits::GUEST_LIMITS;
+use crate::guest_limits::GuestLimits;
 use crate::input::{self, distinct, named};
 
 /// What to run in the model.
@@ -78,11 +79,11 @@ impl Plan {
         if let (true, Some(found)) = (request.policies.is_empty(), &found) {
             policy_arguments = found.policies(days.is_some(), None);
         }
-        let policies = distinct(&policy_arguments, "--policy", input::trimmer)?;
+        let policies = distinct(&policy_arguments, "policies", input::trimmer)?;
         if let (None, Some(name)) = (&days, policies.iter().find(|policy| policy.is_hosted())) {
             return Err(needs_days(&name.to_string()));
         }
-        let mut devices = named(&device_arguments, "--device", input::device)?;
+        let mut devices = named(&device_arguments, "devices", input::device)?;
         let given_memory = request.memory.or(found.as_ref().and_then(|found| found.memory_mib));
         let given_linux = match (&found, &request.linux, &target) {
             (Some(found), None, None) => found.linux.clone(),
@@ -102,13 +103,12 @@ impl Plan {
             file.expect_to_trim()?;
         }
         if has_prelude && request.utilization.is_some() {
-            return Err(Failure::usage(format!(
-                "--utilization does not go with --workload {}: the trace starts with the requests that filled its drive",
-                workload.argument
-            )));
+            let why = ": the trace starts with the requests that filled its drive";
+            let why = words!["does not go with ", set("workload", &workload.argument), why];
+            return Err(Mistake::on("utilization").that_is(why).fail());
         }
         if request.fill {
-            return Err(Failure::usage(NO_FILL));
+            return Err(no_fill());
         }
         let utilization_percent = request
             .utilization
@@ -120,10 +120,11 @@ impl Plan {
         }
         // The model that is checked on a kernel models that kernel, with as much memory.
         let (option, linux) = match (&given_linux, &target) {
-            (None, Some(version)) => ("--check", *version),
-            (linux, _) => ("--linux", linux.as_deref().unwrap_or(defaults::LINUX)),
+            (None, Some(version)) => ("check", *version),
+            (linux, _) => ("linux", linux.as_deref().unwrap_or(defaults::LINUX)),
         };
-        let version: LinuxVersion = linux.parse().map_err(|e| Failure::usage(format!("{option}: {e}")))?;
+        let version: LinuxVersion =
+            linux.parse().map_err(|e| Mistake::on(option).because(format!("{e}")).fail())?;
         let memory_mib = given_memory.unwrap_or(defaults::MEMORY_MIB);
         let seed = request.seed.unwrap_or(defaults::SEED);
         let settings = Settings::of(request, |command| {
@@ -183,7 +184,7 @@ impl Plan {
 /// Limits of guests, which the model has none of; or why there is no result.
 pub fn run(request: &CompareRequest, plan: Plan, caller: &dyn Caller) -> Result<Comparison, Failure> {
     if request.limits.are_given() {
-        return Err(Failure::usage(format!("{GUEST_LIMITS}; expected --target kernel:... or --check")));
+        return Err(GuestLimits::only_for_guests(words![set("target", "kernel:..."), " or ", key("check")]));
     }
     plan.workload.tell_notes(caller);
     let stop = caller.stop(OnInterrupt::StopAndShow)?;
@@ -231,17 +232,17 @@ pub fn run_own(
 ) -> Result<Comparison, Failure> {
     request.check()?;
     if let Some(fs) = request.fs.filter(|fs| *fs != FileSystem::Ext4) {
-        return Err(Failure::usage(format!(
-            "--fs {}: a program that embeds trimwise runs the model; expected ext4, or the command `trimwise compare`",
-            fs.name()
-        )));
+        let of = Mistake::of("fs", fs.name()).because("a program that embeds trimwise runs the model");
+        return Err(of.expected("ext4, or the command `trimwise compare`").fail());
     }
     let mut plan = Plan::of(request)?;
     if let Some(twice) =
         own.iter().enumerate().find(|(i, policy)| own[..*i].iter().any(|p| p.id() == policy.id()))
     {
         let name = twice.1;
-        return Err(Failure::usage(format!("two policies are named {name}; expected different names")));
+        return Err(Mistake::that(format!("two policies are named {name}"))
+            .expected("different names")
+            .fail());
     }
     if request.policies.is_empty() && !own.is_empty() {
         plan.policies.clear();
@@ -275,9 +276,8 @@ pub fn run_own(
 
 /// The error for the daemon without days.
 pub fn needs_days(policy: &str) -> Failure {
-    Failure::usage(format!(
-        "--policy {policy}: the daemon works over hours; expected --days N with it, such as --days 7"
-    ))
+    let expected = words![set("days", "N"), " with it, such as ", set("days", 7)];
+    Mistake::of("policies", policy).because("the daemon works over hours").expected(expected).fail()
 }
 
 /// The days over which the workload is spread, if it is.
@@ -291,16 +291,15 @@ pub fn days(request: &CompareRequest, workload: &Workload) -> Result<Option<Days
         None => return Ok(None),
     };
     if request.check.is_some() {
-        return Err(Failure::usage(
-            "--check does not go with --days: it checks work without pauses; expected one of them",
-        ));
+        let why = words!["does not go with ", key("days"), ": it checks work without pauses"];
+        return Err(Mistake::on("check").that_is(why).expected("one of them").fail());
     }
     workload.expect_no_own_pace()?;
     let shape = match &request.day {
         Some(shape) => shape.clone(),
         None => workload.day().parse().map_err(Failure::usage)?,
     };
-    Days::new(days, shape).map(Some).map_err(|e| Failure::usage(format!("--days {days}: {e}")))
+    Days::new(days, shape).map(Some).map_err(|e| Mistake::of("days", days).because(format!("{e}")).fail())
 }
 
 /// Rejects a policy that the device cannot carry out.
@@ -308,10 +307,9 @@ fn check_policy(device: &Profile, policy: Trimmer) -> Result<(), Failure> {
     if device.config.trim.is_supported() || !policy.needs_trim() {
         return Ok(());
     }
-    Err(Failure::usage(format!(
-        "--policy {policy}: {} does not support TRIM; expected --policy off there, or off and the bound ideal",
-        device.name
-    )))
+    let expected = words![set("policies", "off"), " there, or off and the bound ideal"];
+    let why = format!("{} does not support TRIM", device.name);
+    Err(Mistake::of("policies", policy).because(why).expected(expected).fail())
 }
 
 impl Plan {
@@ -469,7 +467,7 @@ mod tests {
         assert_eq!(policies(&both)[2], "own:off", "it is not the built-in one of that name");
         let refused = compared(&[named("a", false), named("a", false)]).map(|_| ());
         assert!(
-            matches!(&refused, Err(Failure::Usage(why)) if why.contains("two policies are named a")),
+            matches!(&refused, Err(Failure::Usage(why)) if why.to_string().contains("two policies are named a")),
             "{refused:?}"
         );
     }

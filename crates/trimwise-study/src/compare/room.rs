@@ -9,7 +9,8 @@ use trimwise::profile::Profile;
 use trimwise::units::{Bytes, UNIT_BYTES};
 use trimwise::workload::postmark::{Footprint, PostmarkConfig, footprint, footprint_min};
 
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Words, key, set};
+use trimwise::words;
 
 /// How far ageing may stay below the requested utilization: its largest file.
 const AGEING_STEP: Bytes = Bytes::mib(4);
@@ -42,12 +43,12 @@ impl Room {
     }
 
     /// Rejects a workload that needs more; `Err` says what it needs and what is available.
-    pub fn check(&self, config: &PostmarkConfig) -> Result<(), String> {
+    pub fn check(&self, config: &PostmarkConfig) -> Result<(), Words> {
         if u64::from(config.number) + u64::from(config.transactions) > OPERATIONS_GONE_THROUGH {
             // Check this first: the whole sequence would take its time.
-            self.holds(footprint_min(config)).map_err(|what| what.replacen("need ", "need at least ", 1))?;
+            self.holds(footprint_min(config), "need at least")?;
         }
-        self.holds(footprint(config))
+        self.holds(footprint(config), "need")
     }
 
     /// Returns the most that ageing leaves free.
@@ -56,26 +57,28 @@ impl Room {
     }
 
     /// Rejects files that need more than is free. The error begins with `need`, and advises `smaller`.
-    pub fn fits(&self, needed: Bytes, need: &str, smaller: &str) -> Result<(), String> {
+    pub fn fits(&self, needed: Bytes, need: &str, smaller: &str) -> Result<(), Words> {
         let Self { total, free, utilization_percent, .. } = self;
         if needed <= *free {
             return Ok(());
         }
-        Err(format!(
-            "{need}, and with --utilization {utilization_percent} at most {free} of {total} are free; expected \
-             {smaller}, a lower --utilization, or a larger --device"
-        ))
+        Err(words![
+            format!("{need}, and with "),
+            set("utilization", utilization_percent),
+            format!(" at most {free} of {total} are free; expected {smaller}, a lower "),
+            key("utilization"),
+            ", or a larger ",
+            key("devices"),
+        ])
     }
 
-    fn holds(&self, needed: Footprint) -> Result<(), String> {
-        let need = format!("its files need {} at one time", needed.bytes_max);
+    fn holds(&self, needed: Footprint, need: &str) -> Result<(), Words> {
+        let need = format!("its files {need} {} at one time", needed.bytes_max);
         self.fits(needed.bytes_max, &need, "a smaller `set number` or `set size`")?;
         if needed.files_max > self.inodes {
-            return Err(format!(
-                "it has {} files at one time, and the file system has {} inodes; expected a smaller `set number` or a \
-                 larger --device",
-                needed.files_max, self.inodes
-            ));
+            let (files, inodes) = (needed.files_max, self.inodes);
+            let why = format!("it has {files} files at one time, and the file system has {inodes} inodes");
+            return Err(words![why, "; expected a smaller `set number` or a larger ", key("devices")]);
         }
         Ok(())
     }
@@ -97,7 +100,8 @@ mod tests {
 
     fn check(config: &PostmarkConfig, utilization_percent: u8) -> Result<(), String> {
         let device = Profile::embedded("sata-small").unwrap();
-        Room::of(&device, FormatOptions::default(), utilization_percent).unwrap().check(config)
+        let room = Room::of(&device, FormatOptions::default(), utilization_percent).unwrap();
+        room.check(config).map_err(|why| why.to_string())
     }
 
     #[test]

@@ -2,11 +2,12 @@
 
 use trimwise::compare::cell;
 use trimwise::compare::result::Measure;
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake, key, set};
 use trimwise::files::FileError;
 use trimwise::profile::Profile;
 use trimwise::trace::RequestKind;
 use trimwise::units::Bytes;
+use trimwise::words;
 use trimwise::workload::apps;
 use trimwise::workload::days;
 use trimwise::workload::latency::Operation;
@@ -76,10 +77,9 @@ impl Workload {
     pub fn of(request: &CompareRequest) -> Result<Self, Failure> {
         let workload = Self::named(&request.workload)?;
         if request.postmark && !matches!(workload.kind, Kind::Postmark(..)) {
-            return Err(Failure::usage(format!(
-                "--postmark: --workload {} is not PostMark and has no report of its own",
-                request.workload
-            )));
+            let why =
+                words![set("workload", &request.workload), " is not PostMark and has no report of its own"];
+            return Err(Mistake::on("postmark").because(why).fail());
         }
         request.judge.map_or(Ok(()), |measure| workload.expect_judged_by(measure))?;
         Ok(workload)
@@ -87,13 +87,15 @@ impl Workload {
 
     /// Rejects what its runs cannot be judged by: an operation that it never makes.
     pub fn expect_judged_by(&self, measure: Measure) -> Result<(), Failure> {
-        let refused = |why: String| {
-            Err(Failure::usage(format!("--judge {measure}: --workload {} {why}", self.argument)))
-        };
+        let of = Mistake::of("judge", measure);
+        let refused =
+            |why: String| Err(of.clone().because(words![set("workload", &self.argument), " ", why]).fail());
         if let Kind::Timed(_) = &self.kind {
-            return refused(
-                "times one operation and can be judged only by that; expected no --judge".to_owned(),
-            );
+            let why = words![
+                set("workload", &self.argument),
+                " times one operation and can be judged only by that"
+            ];
+            return Err(of.because(why).expected(words!["no ", key("judge")]).fail());
         }
         let Measure::Latency(_, operation) = measure else { return Ok(()) };
         let makes = |operation: Operation| match &self.kind {
@@ -134,16 +136,14 @@ impl Workload {
                 file.expect_rereadable()?;
                 file.expect_recording().map(|()| file)
             };
-            return checked().map(|file| of(Kind::Trace(file))).map_err(|failure| match failure {
-                Failure::Usage(why) => Failure::usage(format!("--workload {}{why}", trace_file::PREFIX)),
-                other => other,
-            });
+            return checked().map(|file| of(Kind::Trace(file))).map_err(trace_file::of_workload);
         }
         if let Some(text) = argument.strip_prefix(programs::PREFIX) {
             return Ok(of(Kind::Command(Programs::parse(text)?)));
         }
         if Timed::is_meant(argument) {
-            let timed = argument.parse().map_err(|e| Failure::usage(format!("--workload: {e}")))?;
+            let timed =
+                argument.parse().map_err(|e| Mistake::on("workload").because(format!("{e}")).fail())?;
             return Ok(of(Kind::Timed(timed)));
         }
         if Program::is_meant(argument) {
@@ -166,17 +166,19 @@ impl Workload {
         };
         let mut runs = PostmarkConfig::parse(&text, argument).map_err(Failure::usage)?.runs;
         match (runs.pop(), runs.len()) {
-            (Some(run), 0) if run.line.is_none() => Err(Failure::usage(format!(
-                "--workload {argument}: has no line `run`, so nothing would be done; add one"
-            ))),
+            (Some(run), 0) if run.line.is_none() => {
+                let why = "has no line `run`, so nothing would be done; add one";
+                Err(Mistake::of("workload", argument).because(why).fail())
+            }
             (Some(run), 0) => {
                 run.config.for_model().map_err(|e| bad_location(argument, &run, &e))?;
                 Ok(of(Kind::Postmark(run, text)))
             }
-            (_, more) => Err(Failure::usage(format!(
-                "--workload {argument}: has {} lines `run`; keep one per file, so that it is clear what is compared",
-                more + 1
-            ))),
+            (_, more) => {
+                let keep = "keep one per file, so that it is clear what is compared";
+                let why = format!("has {} lines `run`; {keep}", more + 1);
+                Err(Mistake::of("workload", argument).because(why).fail())
+            }
         }
     }
 
@@ -195,11 +197,9 @@ impl Workload {
 
     /// The error for a trace where there is a file system.
     pub fn has_no_files(&self) -> Failure {
-        Failure::usage(format!(
-            "--workload {}: a trace has no files; expected --target model or --fs ext4, or `trimwise replay` on a file or \
-             device",
-            self.argument
-        ))
+        let replay = ", or `trimwise replay` on a file or device";
+        let expected = words![set("target", "model"), " or ", set("fs", "ext4"), replay];
+        Mistake::of("workload", &self.argument).because("a trace has no files").expected(expected).fail()
     }
 
     /// Rejects it with `--days` if something else decides when its operations happen.
@@ -214,20 +214,21 @@ impl Workload {
             Kind::Trace(_) => "a trace has its own times".to_owned(),
             Kind::Command(_) => "a program keeps its own times".to_owned(),
         };
-        Err(Failure::usage(format!(
-            "--days does not go with --workload {}: {why}; expected PostMark, an application, or a fio job without \
-             runtime, rate, thinktime and ramp_time",
-            self.argument
-        )))
+        let expected =
+            "PostMark, an application, or a fio job without runtime, rate, thinktime and ramp_time";
+        let why = words!["does not go with ", set("workload", &self.argument), ": ", why];
+        Err(Mistake::on("days").that_is(why).expected(expected).fail())
     }
 
     /// The error for a program where there is only a model of Linux.
     pub fn needs_linux(&self) -> Failure {
-        Failure::usage(format!(
-            "--workload {}: a program runs on Linux, which --target model only models; expected --target \
-             kernel:VERSION:FS, a real kernel on the modelled drive, or --target dir:PATH",
-            self.argument
-        ))
+        let expected = words![
+            set("target", "kernel:VERSION:FS"),
+            ", a real kernel on the modelled drive, or ",
+            set("target", "dir:PATH"),
+        ];
+        let why = words!["a program runs on Linux, which ", set("target", "model"), " only models"];
+        Mistake::of("workload", &self.argument).because(why).expected(expected).fail()
     }
 
     /// Rejects it if it cannot fit on the device, before anything runs.
@@ -249,14 +250,17 @@ impl Workload {
                         fits(&jobs.smaller(name, room.free()))
                     }
                     Program::Fio(_, jobs) => {
-                        jobs.fitted(room.free()).map(drop).map_err(|errors| errors.to_string())
+                        jobs.fitted(room.free()).map(drop).map_err(|errors| errors.to_string().into())
                     }
                 }
             }
             // Its addresses are known only when it has been read; what a program writes is known only to itself.
             Kind::Trace(_) | Kind::Command(_) => return Ok(()),
         };
-        checked.map_err(|e| Failure::usage(format!("--workload {} on {}: {e}", self.argument, device.name)))
+        checked.map_err(|e| {
+            let why = words![format!("on {}: ", device.name), e];
+            Mistake::of("workload", &self.argument).that_is(why).fail()
+        })
     }
 
     /// Returns the most that its files take at one time.
@@ -283,8 +287,8 @@ impl Workload {
 
 /// The error for a location that the target of PostMark does not have, with the file and the line that set it.
 pub fn bad_location(file: &str, run: &PlannedRun, error: &LocationError) -> Failure {
-    let at = run.line_of_location(&error.path).map_or(String::new(), |line| format!(":{line}"));
-    Failure::usage(format!("{file}{at}: {error}"))
+    let line = run.line_of_location(&error.path).map(|line| line as usize);
+    Mistake::that(error.to_string()).at(file, line).fail()
 }
 
 /// Whether a run ended because the file system was full.
@@ -353,6 +357,7 @@ mod tests {
             match (refused, judged) {
                 (None, Ok(())) => {}
                 (Some(words), Err(Failure::Usage(why))) => {
+                    let why = why.to_string();
                     assert!(why.contains(words) && why.starts_with(&format!("--judge {judge}: ")), "{why}");
                 }
                 (_, judged) => panic!("{workload}, {judge}: {judged:?}"),

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use roxmltree::{Document, Node};
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake, Mistakes};
 
 use super::Unused;
 
@@ -16,7 +16,7 @@ use super::Unused;
 pub(super) fn parsed<'a>(text: &'a str, file: &str) -> Result<Document<'a>, Failure> {
     Document::parse(text.trim_start_matches('\u{feff}')).map_err(|error| {
         let error = error.to_string().replace(char::is_control, "\u{fffd}");
-        Failure::usage(format!("--import {file}: as XML: {error}"))
+        Mistake::of("import", file).because(format!("as XML: {error}")).fail()
     })
 }
 
@@ -46,13 +46,13 @@ pub(super) struct Foreign<'a> {
     parameters: Vec<(Parameter, bool)>,
     /// Parameters that the file does not have and for which the simulator's default was taken.
     pub missing: Vec<String>,
-    problems: Vec<String>,
+    problems: Mistakes,
 }
 
 impl<'a> Foreign<'a> {
     pub fn new(file: &'a str, parameters: Vec<Parameter>) -> Self {
         let parameters = parameters.into_iter().map(|parameter| (parameter, false)).collect();
-        Self { file, parameters, missing: Vec::new(), problems: Vec::new() }
+        Self { file, parameters, missing: Vec::new(), problems: Mistakes::default() }
     }
 
     /// Returns a parameter's text; of several, the last one counts, as in all three simulators.
@@ -79,12 +79,12 @@ impl<'a> Foreign<'a> {
     }
 
     pub fn wrong(&mut self, line: usize, name: &str, value: &str, expected: impl Display) {
-        let (file, value) = (self.file, value.escape_default());
-        self.problems.push(format!("{file}:{line}: {name}: '{value}' is not accepted; expected {expected}"));
+        let why = format!("{name}: '{}' is not accepted", value.escape_default());
+        self.problems.0.push(Mistake::that(why).expected(expected.to_string()).at(self.file, Some(line)));
     }
 
     fn missing(&mut self, name: &str) {
-        self.problems.push(format!("{}: {name} is missing", self.file));
+        self.problems.0.push(Mistake::that(format!("{name} is missing")).at(self.file, None));
     }
 
     /// Returns a number; an error counts as the least one, until [`Self::finish`] tells it.
@@ -176,10 +176,8 @@ impl<'a> Foreign<'a> {
     ///
     /// # Errors
     /// All that is wrong.
-    pub fn finish(self, known: &[(&str, &'static str)]) -> Result<Vec<Unused>, Failure> {
-        if !self.problems.is_empty() {
-            return Err(Failure::usage(self.problems.join("\n")));
-        }
+    pub fn finish(mut self, known: &[(&str, &'static str)]) -> Result<Vec<Unused>, Failure> {
+        self.problems.end()?;
         let because = |name: &str| {
             let is_meant = |known: &str| match known.strip_suffix('*') {
                 Some(beginning) => name.starts_with(beginning),

@@ -13,7 +13,7 @@ mod simplessd;
 use std::fmt::Write as _;
 
 use serde::Serialize;
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake};
 use trimwise::profile::Profile;
 
 use self::draft::Draft;
@@ -74,10 +74,9 @@ pub fn profile_of(text: &str, file: &str) -> Result<Imported, Failure> {
     } else if let Some(parameters) = simplessd::parameters(text) {
         ("SimpleSSD", simplessd::draft(Foreign::new(file, parameters)))
     } else {
-        return Err(Failure::usage(format!(
-            "--import {file}: of no known simulator; expected MQSim's ssdconfig.xml, SimpleSSD's configuration \
-             ([pal], [ftl]) or a script or command line with FEMU's options (-device femu,...)"
-        )));
+        let expected = "MQSim's ssdconfig.xml, SimpleSSD's configuration ([pal], [ftl]) or a script or command line \
+                        with FEMU's options (-device femu,...)";
+        return Err(Mistake::of("import", file).because("of no known simulator").expected(expected).fail());
     };
     let (draft, unused) = found?;
     finish(simulator, &named, file, &draft, unused)
@@ -102,13 +101,12 @@ fn finish(
     }
     // A number that no device here can have is told with the parameter that it comes from.
     Profile::parse(&profile, file).map_err(|error| {
-        let setting = error.message.split(':').next().unwrap_or_default();
-        let source = draft.source(setting).map(|source| format!(" ({setting} is {source})"));
-        Failure::usage(format!(
-            "--import {file}: the drive has no profile: {}{}",
-            error.message,
-            source.unwrap_or_default()
-        ))
+        let source = error
+            .setting
+            .as_deref()
+            .and_then(|setting| draft.source(setting).map(|source| format!(" ({setting} is {source})")));
+        let why = format!("the drive has no profile: {}{}", error.message, source.unwrap_or_default());
+        Mistake::of("import", file).because(why).fail()
     })?;
     Ok(Imported { trimwise: trimwise::VERSION, simulator, profile, unused })
 }

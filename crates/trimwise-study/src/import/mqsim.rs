@@ -4,7 +4,7 @@
 //! superblock of one plane, and as many open ones as there are planes.
 
 use roxmltree::Document;
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake};
 use trimwise::ssd::VictimPolicy;
 use trimwise::units::{SECTOR_BYTES, UNIT_BYTES};
 
@@ -21,16 +21,16 @@ pub(super) fn document<'a>(text: &'a str, file: &str) -> Result<Option<Document<
         return Ok(None);
     }
     let document = foreign::parsed(text, file)?;
-    let expected = "expected Execution_Parameter_Set, as in MQSim's ssdconfig.xml";
+    let expected = "Execution_Parameter_Set, as in MQSim's ssdconfig.xml";
+    let of = Mistake::of("import", file);
     match document.root_element().tag_name().name() {
         "Execution_Parameter_Set" => Ok(Some(document)),
-        "MQSim_IO_Scenarios" => Err(Failure::usage(format!(
-            "--import {file}: a workload of MQSim, not a drive; `trimwise workloads --import` makes a job of it"
-        ))),
-        "MQSim_Results" => {
-            Err(Failure::usage(format!("--import {file}: the results of a run of MQSim; {expected}")))
+        "MQSim_IO_Scenarios" => {
+            let why = "a workload of MQSim, not a drive; `trimwise workloads --import` makes a job of it";
+            Err(of.because(why).fail())
         }
-        other => Err(Failure::usage(format!("--import {file}: XML with the root '{other}'; {expected}"))),
+        "MQSim_Results" => Err(of.because("the results of a run of MQSim").expected(expected).fail()),
+        other => Err(of.because(format!("XML with the root '{other}'")).expected(expected).fail()),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use roxmltree::Node;
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake, Mistakes};
 use trimwise::units::SECTOR_BYTES;
 
 use super::foreign::{self, Foreign, Parameter};
@@ -14,16 +14,16 @@ use super::foreign::{self, Foreign, Parameter};
 /// # Errors
 /// All that is wrong with the file, with its lines.
 pub fn job_of(text: &str, file: &str) -> Result<String, Failure> {
-    let wrong = |what: String| Failure::usage(format!("--import {file}: {what}"));
+    let wrong = |what: String| Mistake::of("import", file).because(what);
     let document = foreign::parsed(text, file)?;
     let root = document.root_element();
     if root.tag_name().name() != "MQSim_IO_Scenarios" {
         let root = root.tag_name().name();
-        return Err(wrong(format!("XML with the root '{root}'; expected MQSim_IO_Scenarios")));
+        return Err(wrong(format!("XML with the root '{root}'")).expected("MQSim_IO_Scenarios").fail());
     }
     let mut job = format!("; Made by `trimwise workloads --import` of trimwise {}.\n", trimwise::VERSION);
     job += "; Sizes are shares of the drive.\n[global]\ndirect=1\nioengine=libaio\nrandrepeat=0\n";
-    let mut problems = Vec::new();
+    let mut problems = Mistakes::default();
     let mut jobs = 0;
     for (scenario, flows) in elements(root).enumerate() {
         for (flow, node) in elements(flows).enumerate() {
@@ -41,23 +41,20 @@ pub fn job_of(text: &str, file: &str) -> Result<String, Failure> {
                 other => {
                     let line = document.text_pos_at(node.range().start).row;
                     let expected = "IO_Flow_Parameter_Set_Synthetic or IO_Flow_Parameter_Set_Trace_Based";
-                    problems.push(format!("{file}:{line}: {other} is not accepted; expected {expected}"));
+                    let of = Mistake::that(format!("{other} is not accepted")).at(file, Some(line as usize));
+                    problems.0.push(of.expected(expected));
                     String::new()
                 }
             };
-            match from.finish(&[]) {
-                Ok(_) => job += &made,
-                Err(Failure::Usage(problem)) => problems.push(problem),
-                Err(other) => return Err(other),
+            if problems.keep(from.finish(&[]))?.is_some() {
+                job += &made;
             }
         }
     }
-    if !problems.is_empty() {
-        return Err(Failure::usage(problems.join("\n")));
-    }
+    problems.end()?;
     if jobs == 0 {
-        let what = "no synthetic flow; expected one to make a job of. Traces are replayed: trimwise replay mqsim:FILE";
-        return Err(wrong(what.to_owned()));
+        let expected = "one to make a job of. Traces are replayed: trimwise replay mqsim:FILE";
+        return Err(wrong("no synthetic flow".to_owned()).expected(expected).fail());
     }
     Ok(job)
 }

@@ -187,7 +187,7 @@ fn a_workload_becomes_a_job_of_its_flows() {
     let other = "<MQSim_IO_Scenarios><IO_Scenario><Other/></IO_Scenario></MQSim_IO_Scenarios>";
     let failure = job_of(other, "workload.xml").unwrap_err();
     assert!(
-        matches!(&failure, Failure::Usage(m) if m.contains("workload.xml:1: Other is not accepted")),
+        matches!(&failure, Failure::Usage(m) if m.to_string().contains("workload.xml:1: Other is not accepted")),
         "{failure:?}"
     );
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistakes};
 use trimwise::trace::Header;
 use trimwise::units::Bytes;
 use trimwise_linux::record::{Counts, Ended, Plan, RecordError, Recorder, Target};
@@ -95,8 +95,10 @@ pub struct RecordSettings {
 /// A [`Failure`] if nothing can be recorded there or the trace cannot be written at all. A recording that ends early is
 /// in the [answer](RecordReport::failure).
 pub fn run(request: &RecordRequest, caller: &dyn Caller) -> Result<RecordReport, Failure> {
-    within("--max-size", request.max_size, &MAX_SIZE)?;
-    within("--buffer", request.buffer, &BUFFER)?;
+    Mistakes::of([
+        within("max_size", request.max_size, &MAX_SIZE),
+        within("buffer", request.buffer, &BUFFER),
+    ])?;
     let mut target = Target::of(&request.target).map_err(failed)?;
     if is_below(&target, &request.out) {
         target

@@ -15,10 +15,11 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake, key};
 use trimwise::trace::format::{END, Writer};
 use trimwise::trace::{Header, Record};
 use trimwise::units::Bytes;
+use trimwise::words;
 use trimwise_linux::files::{give_name, with_ending};
 use trimwise_linux::record::Counts;
 
@@ -82,11 +83,12 @@ impl TraceFile {
         let name = partial.as_deref().unwrap_or(path);
         let shown = name.display();
         let file = options.open(name).map_err(|error| match error.kind() {
-            ErrorKind::AlreadyExists => Failure::usage(format!(
-                "--out {}: {shown} exists: another recording is writing it, or was killed; it can be read as it \
-                 is; pass --force to replace it",
-                path.display()
-            )),
+            ErrorKind::AlreadyExists => {
+                let why =
+                    "exists: another recording is writing it, or was killed; it can be read as it is; pass";
+                let why = words![format!("{shown} {why} "), key("force"), " to replace it"];
+                Mistake::of("out", path.display()).because(why).fail()
+            }
             _ => Failure::run(format!("--out {}: {shown}: {error}", path.display())),
         })?;
         let (records, delivered) = sync_channel(DELIVERIES_MAX);

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use trimwise::compare::result::Cell;
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake};
 use trimwise_linux::files::{UNFINISHED, Unread, read_own};
 use trimwise_linux::kept::{self, CELL_BYTES_MAX, hash, write_whole};
 
@@ -113,7 +113,7 @@ impl Folder {
     }
 
     fn expect_same(&self, text: &str, description: &Description) -> Result<(), Failure> {
-        check_directory("--out", &self.path)?;
+        check_directory("out", &self.path)?;
         let refuse = |why: String| self.refuse(&why);
         let failed = |error: io::Error| refuse(error.to_string());
         fs::create_dir_all(&self.path).map_err(failed)?;
@@ -182,7 +182,7 @@ impl Folder {
     }
 
     fn refuse(&self, why: &str) -> Failure {
-        Failure::usage(format!("--out {}: {why}", self.path.display()))
+        Mistake::of("out", self.path.display()).because(why).fail()
     }
 
     /// How many parts the data set has.

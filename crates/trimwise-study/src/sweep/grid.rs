@@ -1,14 +1,18 @@
 //! The grid: which cells a sweep has.
 
 use std::collections::BTreeSet;
+use std::fmt;
+use std::marker::PhantomData;
 use std::ops::Range;
 
-use serde::{Deserialize, Serialize};
+use serde::de::{SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use toml::Spanned;
 use trimwise::compare::result::Target;
-use trimwise::failure::Failure;
+use trimwise::failure::{Asked, Failure, Key, Mistake, Mistakes, argument, key};
 use trimwise::policy::{Policy, PolicyId, Trimmer};
 use trimwise::profile::Profile;
+use trimwise::words;
 use trimwise_linux::kept::hash;
 use trimwise_linux::pool;
 
@@ -29,17 +33,70 @@ struct Document {
     devices: Option<List<String>>,
     policies: Option<List<String>>,
     workloads: Option<List<String>>,
-    utilizations_percent: Option<List<i64>>,
+    utilizations_percent: Option<List<Whole>>,
     seeds: Option<List<Seeds>>,
-    reps: Option<Spanned<i64>>,
+    reps: Option<Spanned<Whole>>,
     linux: Option<Spanned<String>>,
-    memory_mib: Option<Spanned<i64>>,
-    days: Option<Spanned<i64>>,
+    memory_mib: Option<Spanned<Whole>>,
+    days: Option<Spanned<Whole>>,
     day: Option<Spanned<String>>,
 }
 
 /// A list, and where it and its entries are.
-type List<T> = Spanned<Vec<Spanned<T>>>;
+type List<T> = Spanned<Entries<T>>;
+
+/// The entries of a list.
+struct Entries<T>(Vec<Spanned<T>>);
+
+/// A whole number.
+#[derive(Clone, Copy)]
+struct Whole(i64);
+
+/// Reads what messages call by this name, not by Rust's.
+struct Expecting<T>(&'static str, PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for Expecting<Entries<T>> {
+    type Value = Entries<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+        let next = std::iter::from_fn(|| list.next_element().transpose());
+        next.collect::<Result<_, _>>().map(Entries)
+    }
+}
+
+impl<'de> Visitor<'de> for Expecting<Whole> {
+    type Value = Whole;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Self::Value, E> {
+        Ok(Whole(number))
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Entries<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_seq(Expecting::<Self>("a list", PhantomData))
+    }
+}
+
+impl<'de> Deserialize<'de> for Whole {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_i64(Expecting::<Self>("a whole number", PhantomData))
+    }
+}
+
+impl fmt::Display for Whole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
 
 /// An entry of `seeds`.
 #[derive(Deserialize)]
@@ -142,53 +199,6 @@ impl On<'_> {
     }
 }
 
-/// Says with the keys of a grid what speaks of the options of `compare`. What is in backticks is a command.
-fn in_grid(why: &str) -> String {
-    let parts = why.split('`').enumerate();
-    let said = parts.map(|(number, part)| if number % 2 == 0 { with_keys(part) } else { part.to_owned() });
-    said.collect::<Vec<_>>().join("`")
-}
-
-fn with_keys(why: &str) -> String {
-    const KEYS: [&str; 8] = ["days", "day", "device", "policy", "workload", "utilization", "memory", "linux"];
-    let words: Vec<&str> = why.split(' ').collect();
-    let of_grid = |(number, word): (usize, &&str)| {
-        let option = word.trim_end_matches([',', ';', ':', '.', ')']);
-        let Some(key) = option.strip_prefix("--").filter(|key| KEYS.contains(key)) else {
-            return (*word).to_owned();
-        };
-        let is_value = |next: &&str| next.starts_with(|c: char| c == 'N' || c.is_ascii_digit());
-        let equals = if words.get(number + 1).is_some_and(is_value) { " =" } else { "" };
-        format!("{key}{equals}{}", &word[option.len()..])
-    };
-    words.iter().enumerate().map(of_grid).collect::<Vec<_>>().join(" ")
-}
-
-/// What is wrong with a grid: all of it is said at once.
-#[derive(Default)]
-struct Wrong(Vec<String>);
-
-impl Wrong {
-    /// Keeps what is wrong for [`Self::end`]; other failures end it at once.
-    fn keep<T>(&mut self, checked: Result<T, Failure>) -> Result<Option<T>, Failure> {
-        match checked {
-            Ok(good) => Ok(Some(good)),
-            Err(Failure::Usage(why)) => {
-                // Several plans may be refused for the same reason.
-                if !self.0.contains(&why) {
-                    self.0.push(why);
-                }
-                Ok(None)
-            }
-            Err(other) => Err(other),
-        }
-    }
-
-    fn end(&self) -> Result<(), Failure> {
-        if self.0.is_empty() { Ok(()) } else { Err(Failure::usage(self.0.join("\n"))) }
-    }
-}
-
 /// Where messages point to.
 struct Source<'a> {
     file: &'a str,
@@ -196,66 +206,75 @@ struct Source<'a> {
 }
 
 impl Source<'_> {
-    fn refuse(&self, at: &Range<usize>, why: impl std::fmt::Display) -> Failure {
+    /// Says where a mistake is.
+    fn refuse(&self, at: &Range<usize>, mistake: Mistake) -> Failure {
         let line = 1 + self.text.bytes().take(at.start).filter(|&byte| byte == b'\n').count();
-        Failure::usage(format!("{}:{line}: {why}", self.file))
+        mistake.at(self.file, Some(line)).fail()
     }
 
-    /// Says where a value is that an argument of `compare` may not have.
-    fn refuse_as(&self, key: &str, option: &str, at: &Range<usize>, failure: Failure) -> Failure {
-        match failure {
-            Failure::Usage(why) => {
-                let why = why.strip_prefix(option).unwrap_or(&why).trim_start_matches([':', ' ']);
-                self.refuse(at, format!("{key}: {why}"))
-            }
-            other => other,
-        }
+    /// Says where the entry of a list is that is wrong.
+    fn refuse_entry(&self, key: &'static str, at: &Range<usize>, failure: Failure) -> Failure {
+        let Failure::Usage(Mistakes(mistakes)) = failure else { return failure };
+        let placed = mistakes.into_iter().map(|mistake| {
+            let of_key = match (mistake.at.is_some(), mistake.key()) {
+                (false, None) => Mistake { asked: Mistake::on(key).asked, ..mistake },
+                (false, Some(of)) if *of == Key::from(key) => mistake,
+                _ => Mistake::on(key).with(Mistakes(vec![mistake])),
+            };
+            Err(self.refuse(at, of_key))
+        });
+        Mistakes::of(placed).err().unwrap_or(Failure::Interrupted)
     }
 
-    fn number(&self, key: &str, given: &Spanned<i64>, accepted: Range<i64>) -> Result<i64, Failure> {
-        let number = *given.get_ref();
+    fn number(
+        &self,
+        key: &'static str,
+        given: &Spanned<Whole>,
+        accepted: Range<i64>,
+    ) -> Result<i64, Failure> {
+        let Whole(number) = *given.get_ref();
         if accepted.contains(&number) {
             return Ok(number);
         }
-        let (least, most) = (accepted.start, accepted.end - 1);
-        Err(self.refuse(
-            &given.span(),
-            format!("{key}: {number} is not accepted; expected a whole number from {least} to {most}"),
-        ))
+        let expected = format!("a whole number from {} to {}", accepted.start, accepted.end - 1);
+        Err(self
+            .refuse(&given.span(), Mistake::of(key, number).that_is("is not accepted").expected(expected)))
     }
 
     /// Refuses an empty list.
-    fn expect_some<T>(&self, key: &str, list: &List<T>, example: &str) -> Result<(), Failure> {
-        if !list.get_ref().is_empty() {
+    fn expect_some<T>(&self, key: &'static str, list: &List<T>, example: &str) -> Result<(), Failure> {
+        if !list.get_ref().0.is_empty() {
             return Ok(());
         }
-        let why = format!("{key}: is empty; expected at least one entry, such as {example}");
-        Err(self.refuse(&list.span(), why))
+        let expected = format!("at least one entry, such as {example}");
+        Err(self.refuse(&list.span(), Mistake::on(key).because("is empty").expected(expected)))
     }
 
     /// Resolves the entries of a list, and refuses one that is empty or has an entry twice. Returns what the entries
     /// are called, each with what else `resolve` returns.
     fn distinct<T: ToString, R>(
         &self,
-        (key, example): (&str, &str),
+        (key, example): (&'static str, &str),
         list: &List<T>,
         resolve: impl Fn(&Spanned<T>) -> Result<(String, R), Failure>,
     ) -> Result<Vec<(String, R)>, Failure> {
         self.expect_some(key, list, example)?;
         let mut resolved: Vec<(&T, String, R)> = Vec::new();
-        let mut wrong = Wrong::default();
-        for given in list.get_ref() {
+        let mut wrong = Mistakes::default();
+        for given in &list.get_ref().0 {
             let spelled = given.get_ref();
             let one = if spelled.to_string().is_empty() {
-                let why = format!("{key}: an entry is empty; expected a name, such as {example}");
-                Err(self.refuse(&given.span(), why))
+                let expected = format!("a name, such as {example}");
+                Err(self
+                    .refuse(&given.span(), Mistake::on(key).because("an entry is empty").expected(expected)))
             } else {
                 resolve(given).and_then(|(name, rest)| {
                     let Some((earlier, ..)) = resolved.iter().find(|(_, other, _)| *other == name) else {
                         return Ok((name, rest));
                     };
-                    let twice = input::given_twice(&name, &earlier.to_string(), &spelled.to_string());
-                    Err(self.refuse(&given.span(), format!("{key}: {twice}")))
+                    let (earlier, spelled) = (earlier.to_string(), spelled.to_string());
+                    let twice = input::given_twice(Mistake::on(key), &name, &earlier, &spelled);
+                    Err(self.refuse_entry(key, &given.span(), twice))
                 })
             };
             resolved.extend(wrong.keep(one)?.map(|(name, rest)| (spelled, name, rest)));
@@ -269,10 +288,7 @@ impl Grid {
     /// Reads a grid and checks all that it names.
     pub fn read(asked: &SweepRequest, kernels: Option<&dyn Kernels>) -> Result<Self, Failure> {
         let file = asked.grid.display().to_string();
-        let text = input::read(&file, "grid", "a grid (TOML)", &[]).map_err(|failure| match failure {
-            Failure::Usage(why) => Failure::usage(why.trim_start_matches("--grid ")),
-            other => other,
-        })?;
+        let text = input::read(&file, argument("grid"), "a grid (TOML)", &[])?;
         Self::parse(&text, &file, asked, kernels)
     }
 
@@ -290,59 +306,57 @@ impl Grid {
         let source = Source { file, text };
         let document: Document = toml::from_str(text).map_err(|error| {
             let Some(at) = error.span() else {
-                return Failure::usage(format!("{file}: {}", error.message()));
+                return Mistake::that(error.message()).at(file, None).fail();
             };
             // The whole line says which key and value it is.
             let rest = &text[at.start.min(text.len())..];
             let begin = text[..text.len() - rest.len()].rfind('\n').map_or(0, |newline| newline + 1);
             let line = text[begin..].lines().next().unwrap_or_default().trim();
             let shown = if line.is_empty() { String::new() } else { format!("{line}: ") };
-            // It speaks of Rust's types.
-            let why = error.message().replace("expected i64", "expected a whole number");
-            source.refuse(&at, format!("{shown}{}", why.replace("a sequence", "a list")))
+            source.refuse(&at, Mistake::that(format!("{shown}{}", error.message())))
         })?;
 
         let lists = [
             ("devices", "\"sata-small\"", document.devices),
             ("policies", "\"off\", \"commit\"", document.policies),
-            ("workloads", "\"default\"", document.workloads),
+            ("workload", "\"default\"", document.workloads),
         ];
-        let missing = lists.iter().filter(|(.., list)| list.is_none());
-        let missing = missing.map(|(key, example, _)| {
-            format!("{file}: {key}: is missing; expected a list, such as [{example}]")
+        let missing = lists.iter().filter(|(.., list)| list.is_none()).map(|(key, example, _)| {
+            let expected = format!("a list, such as [{example}]");
+            Mistake::on(*key).because("is missing").expected(expected).at(file, None)
         });
-        let missing: Vec<String> = missing.collect();
+        let missing = Mistakes(missing.collect());
         let [Some(devices), Some(policies), Some(workloads)] = lists.map(|(.., list)| list) else {
-            return Err(Failure::usage(missing.join("\n")));
+            return Err(Failure::Usage(missing));
         };
-        let mut wrong = Wrong::default();
+        let mut wrong = Mistakes::default();
         wrong.keep(source.distinct(("devices", "\"sata-small\""), &devices, |given| {
             let resolved = input::device(given.get_ref());
-            resolved.map_err(|failure| source.refuse_as("devices", "--device", &given.span(), failure))
+            resolved.map_err(|failure| source.refuse_entry("devices", &given.span(), failure))
         }))?;
         let mut jobs = Vec::new();
-        for given in workloads.get_ref() {
+        for given in &workloads.get_ref().0 {
             let files = jobs::in_folder(given.get_ref())
-                .map_err(|failure| source.refuse_as("workloads", "--workload", &given.span(), failure));
+                .map_err(|failure| source.refuse_entry("workload", &given.span(), failure));
             jobs.extend(
                 wrong.keep(files)?.into_iter().flatten().map(|file| Spanned::new(given.span(), file)),
             );
         }
         // Folders that are refused leave no jobs; the refusal says more than that there are none.
-        let are_refused = jobs.is_empty() && !workloads.get_ref().is_empty();
-        let jobs = Spanned::new(workloads.span(), jobs);
+        let are_refused = jobs.is_empty() && !workloads.get_ref().0.is_empty();
+        let jobs = Spanned::new(workloads.span(), Entries(jobs));
         let workloads = match are_refused {
             true => Ok(Vec::new()),
-            false => source.distinct(("workloads", "\"default\""), &jobs, |given| {
+            false => source.distinct(("workload", "\"default\""), &jobs, |given| {
                 let workload = Workload::named(given.get_ref())
-                    .map_err(|failure| source.refuse_as("workloads", "--workload", &given.span(), failure))?;
+                    .map_err(|failure| source.refuse_entry("workload", &given.span(), failure))?;
                 Ok((given.get_ref().clone(), (given.span(), workload)))
             }),
         };
         let workloads = wrong.keep(workloads)?.unwrap_or_default();
         let utilizations = document.utilizations_percent.as_ref().map(|list| {
-            let percents = source.distinct(("utilizations_percent", "80"), list, |given| {
-                let percent = source.number("utilizations_percent", given, 0..101)?;
+            let percents = source.distinct(("utilization", "80"), list, |given| {
+                let percent = source.number("utilization", given, 0..101)?;
                 Ok((percent.to_string(), percent as u8))
             })?;
             Ok(percents.into_iter().map(|(_, percent)| percent).collect())
@@ -350,20 +364,24 @@ impl Grid {
         let utilizations = utilizations.unwrap_or_else(|| Ok(vec![defaults::UTILIZATION_PERCENT]));
         let utilizations = wrong.keep(utilizations)?.unwrap_or_default();
         let seeds = wrong.keep(seeds(&source, document.seeds.as_ref()))?.unwrap_or_default();
-        let mut number = |key, given: &Option<Spanned<i64>>, accepted: Range<i64>| {
+        let mut number = |key, given: &Option<Spanned<Whole>>, accepted: Range<i64>| {
             let number = given.as_ref().map(|value| source.number(key, value, accepted)).transpose();
             wrong.keep(number).map(Option::flatten)
         };
         let reps = number("reps", &document.reps, 1..i64::from(*REPS.end()) + 1)?.unwrap_or(1) as u32;
         let memory_range = defaults::MEMORY_MIB_MIN as i64..defaults::MEMORY_MIB_MAX as i64 + 1;
-        let memory_mib = number("memory_mib", &document.memory_mib, memory_range)?
+        let memory_mib = number("memory", &document.memory_mib, memory_range)?
             .map_or(defaults::MEMORY_MIB, i64::cast_unsigned);
         let days = number("days", &document.days, 1..i64::from(trimwise::workload::days::DAYS_MAX) + 1)?;
         let day = match (&document.day, &document.days) {
-            (Some(given), None) => Err(source.refuse(&given.span(), "day: needs days")),
+            (Some(given), None) => {
+                Err(source.refuse(&given.span(), Mistake::on("day").because(words!["needs ", key("days")])))
+            }
             (Some(given), _) => {
                 let shape = given.get_ref().parse();
-                shape.map(Some).map_err(|e| source.refuse(&given.span(), format!("day: {e}")))
+                shape
+                    .map(Some)
+                    .map_err(|e| source.refuse(&given.span(), Mistake::on("day").because(format!("{e}"))))
             }
             (None, _) => Ok(None),
         };
@@ -375,7 +393,7 @@ impl Grid {
                     None => input::trimmer(given.get_ref()).map(|(name, trimmer)| (name, trimmer.into())),
                     Some(plans) => plans.policy(given.get_ref()),
                 };
-                resolved.map_err(|failure| source.refuse_as("policies", "--policy", &given.span(), failure))
+                resolved.map_err(|failure| source.refuse_entry("policies", &given.span(), failure))
             })
         };
         if asked.fs.is_none() {
@@ -385,8 +403,8 @@ impl Grid {
 
         let request = |workload: &str, utilization| CompareRequest {
             workload: workload.to_owned(),
-            devices: devices.get_ref().iter().map(|given| given.get_ref().clone()).collect(),
-            policies: policies.get_ref().iter().map(|given| given.get_ref().clone()).collect(),
+            devices: devices.get_ref().0.iter().map(|given| given.get_ref().clone()).collect(),
+            policies: policies.get_ref().0.iter().map(|given| given.get_ref().clone()).collect(),
             utilization: Some(utilization),
             linux: linux.clone(),
             memory: Some(memory_mib),
@@ -398,30 +416,32 @@ impl Grid {
             jobs: asked.jobs,
             ..CompareRequest::default()
         };
-        // The plan names the option first; here its key and line in the grid say where.
-        let located = |failure: Failure| {
-            let Failure::Usage(why) = &failure else { return Err(failure) };
-            let of = |spanned: Option<Range<usize>>| spanned.unwrap_or_default();
-            for (key, option, at) in [
-                ("policies", "--policy", policies.span()),
-                ("devices", "--device", devices.span()),
-                ("linux", "--linux", of(document.linux.as_ref().map(Spanned::span))),
-                ("memory_mib", "--memory", of(document.memory_mib.as_ref().map(Spanned::span))),
-            ] {
-                if let Some(why) = why.strip_prefix(option) {
-                    let why = in_grid(why.trim_start_matches([':', ' ']));
-                    return Err(source.refuse(&at, format!("{key}: {why}")));
-                }
-            }
-            Ok(why.clone())
+        // A plan says which value it refuses; here also where that is in the grid.
+        let of = |spanned: Option<Range<usize>>| spanned.unwrap_or_default();
+        let places = [
+            ("policies", policies.span()),
+            ("devices", devices.span()),
+            ("linux", of(document.linux.as_ref().map(Spanned::span))),
+            ("memory", of(document.memory_mib.as_ref().map(Spanned::span))),
+        ];
+        let located = |failure: Failure, elsewhere: &dyn Fn(Mistake) -> Failure| {
+            let Failure::Usage(Mistakes(mistakes)) = failure else { return failure };
+            let placed = mistakes.into_iter().map(|mistake| {
+                let place = places.iter().find(|(key, _)| mistake.key() == Some(&Key::from(*key)));
+                Err(match place {
+                    Some((_, at)) => source.refuse(at, mistake),
+                    None => elsewhere(mistake),
+                })
+            });
+            Mistakes::of(placed).err().unwrap_or(Failure::Interrupted)
         };
         let Some((first, (_, workload))) = workloads.first() else {
-            return Err(Failure::usage(format!("{file}: has no cells")));
+            return Err(Mistake::that("has no cells").at(file, None).fail());
         };
         let first = request(first, defaults::UTILIZATION_PERCENT);
         let on_kernel = match kernels.map_or(Ok(None), |kernels| kernels.chosen(&first, workload)) {
             Ok(on_kernel) => on_kernel,
-            Err(failure) => return Err(Failure::Usage(in_grid(&located(failure)?))),
+            Err(failure) => return Err(located(failure, &|mistake| mistake.at(file, None).fail())),
         };
         let policies = named(on_kernel.as_deref())?;
         let each_plan = || {
@@ -429,13 +449,18 @@ impl Grid {
                 utilizations.iter().map(move |&percent| (name, at, workload, percent))
             })
         };
-        let refused = |(name, at, percent): (&String, &Range<usize>, u8), failure| match located(failure) {
-            Ok(why) => {
-                let named = format!("--workload {name}");
-                let why = why.strip_prefix(&named).unwrap_or(&why).trim_start_matches([':', ' ']);
-                source.refuse(at, format!("workloads: {name} at {percent} percent: {}", in_grid(why)))
-            }
-            Err(failure) => failure,
+        let refused = |(name, at, percent): (&String, &Range<usize>, u8), failure| {
+            located(failure, &|mistake| {
+                let of = Mistake::of("workload", format!("{name} at {percent} percent"));
+                let named = Asked { key: "workload".into(), value: Some(name.clone()) };
+                source.refuse(
+                    at,
+                    match mistake.at.is_none() && mistake.asked == [named] {
+                        true => Mistake { asked: of.asked, ..mistake },
+                        false => of.with(Mistakes(vec![mistake])),
+                    },
+                )
+            })
         };
         let plans = match on_kernel {
             None => {
@@ -450,9 +475,11 @@ impl Grid {
             Some(mut on) => {
                 for (name, at, workload, percent) in each_plan() {
                     if matches!(workload.kind, Kind::Command(_)) {
-                        let why = "is a program of this computer, which may be another one next time; expected a workload \
-                                   of trimwise, or `trimwise compare`";
-                        return Err(source.refuse(at, format!("workloads: {name}: {why}")));
+                        let why = "is a program of this computer, which may be another one next time";
+                        let expected = "a workload of trimwise, or `trimwise compare`";
+                        return Err(
+                            source.refuse(at, Mistake::of("workload", name).because(why).expected(expected))
+                        );
                     }
                     let added = on.add(&request(name, percent));
                     added.map_err(|failure| refused((name, at, percent), failure))?;
@@ -487,8 +514,9 @@ impl Grid {
                     let mut contents = format!("{:?}", workload.kind).into_bytes();
                     if let Kind::Trace(trace) = &workload.kind {
                         let read = trace.bytes();
-                        contents
-                            .extend(read.map_err(|e| source.refuse(&at, format!("workloads: {name}: {e}")))?);
+                        contents.extend(read.map_err(|e| {
+                            source.refuse(&at, Mistake::of("workload", &name).because(e.to_string()))
+                        })?);
                     }
                     Ok(Named { name, sha256: hash(&contents) })
                 })
@@ -505,10 +533,8 @@ impl Grid {
         let sizes = description.sizes();
         let cells = sizes.iter().try_fold(1u64, |cells, (_, size)| cells.checked_mul(*size));
         let cells = cells.filter(|&cells| cells <= CELLS_MAX).ok_or_else(|| {
-            Failure::usage(format!(
-                "{file}: has {}; expected at most {CELLS_MAX} cells",
-                description.product()
-            ))
+            let of = Mistake::that(format!("has {}", description.product())).at(file, None);
+            of.expected(format!("at most {CELLS_MAX} cells")).fail()
         })?;
         Ok(Self {
             file: file.to_owned(),
@@ -669,10 +695,10 @@ fn singular(what: &str, size: u64) -> &str {
 /// The seeds of all entries, in their order.
 fn seeds(source: &Source, given: Option<&List<Seeds>>) -> Result<Vec<u64>, Failure> {
     let Some(given) = given else { return Ok(vec![defaults::SEED]) };
-    source.expect_some("seeds", given, "1 or \"1-100\"")?;
+    source.expect_some("seed", given, "1 or \"1-100\"")?;
     let mut seeds = Vec::new();
     let mut seen = BTreeSet::new();
-    for entry in given.get_ref() {
+    for entry in &given.get_ref().0 {
         let of_entry = match entry.get_ref() {
             Seeds::One(seed) => Some(*seed..=*seed),
             Seeds::Range(text) => text
@@ -684,12 +710,13 @@ fn seeds(source: &Source, given: Option<&List<Seeds>>) -> Result<Vec<u64>, Failu
         });
         let range = accepted.ok_or_else(|| {
             let found = source.text.get(entry.span()).unwrap_or_default();
-            let why = "expected a whole number from 0, or a range such as \"1-100\"";
-            source.refuse(&entry.span(), format!("seeds: {found} is not accepted; {why}"))
+            let expected = "a whole number from 0, or a range such as \"1-100\"";
+            let of = Mistake::of("seed", found).that_is("is not accepted");
+            source.refuse(&entry.span(), of.expected(expected))
         })?;
         if let Some(twice) = range.clone().find(|&seed| !seen.insert(seed)) {
-            let why = format!("seeds: {twice} is given twice; expected each once");
-            return Err(source.refuse(&entry.span(), why));
+            let of = Mistake::of("seed", twice).that_is("is given twice").expected("each once");
+            return Err(source.refuse(&entry.span(), of));
         }
         seeds.extend(range);
     }

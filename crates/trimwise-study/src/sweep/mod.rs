@@ -28,7 +28,7 @@ use trimwise::compare::ledger::compare_with_off;
 use trimwise::compare::result::{Cell, Measure};
 use trimwise::compare::summary::{Summary as CellSummary, SummaryRow};
 use trimwise::compare::verdict;
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistakes, set};
 use trimwise::numbers::counted;
 use trimwise::policy::{PolicyId, PolicySpec, Trimmer};
 use trimwise_linux::file_system::FileSystem;
@@ -39,7 +39,7 @@ use crate::caller::{self, Caller, OnInterrupt, Progress, Silent};
 use crate::check::{JOBS, within};
 use crate::clock::Clock;
 use crate::compare::Comparison;
-use crate::guest_limits::{GUEST_LIMITS, GuestLimits};
+use crate::guest_limits::GuestLimits;
 use crate::laboratory::Laboratory;
 pub use columns::Row;
 use folder::Found;
@@ -235,11 +235,12 @@ pub fn run_on(
     caller: &dyn Caller,
     kernels: Option<&dyn Kernels>,
 ) -> Result<Summary, Failure> {
-    within("--jobs", request.jobs, &JOBS)?;
-    request.limits.check()?;
-    if request.limits.are_given() && request.fs.is_none_or(|fs| fs == FileSystem::Ext4) {
-        return Err(Failure::usage(format!("{GUEST_LIMITS}; expected --fs xfs, btrfs or f2fs")));
-    }
+    let no_guest = request.fs.is_none_or(|fs| fs == FileSystem::Ext4);
+    let limits = match request.limits.are_given() && no_guest {
+        true => Err(GuestLimits::only_for_guests(set("fs", "xfs, btrfs or f2fs"))),
+        false => request.limits.check(),
+    };
+    Mistakes::of([within("jobs", request.jobs, &JOBS), limits])?;
     let grid = Grid::read(request, kernels)?;
     if request.is_dry {
         return Ok(Summary::of(&grid, request));

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake, Mistakes, key};
 use trimwise::units::Bytes;
+use trimwise::words;
 use trimwise_linux::block_device::BlockDeviceError;
 use trimwise_linux::daemon::DEFAULT_RUN;
 use trimwise_linux::layout::Kind;
@@ -60,12 +61,14 @@ pub struct TrimRequest {
 /// A [`Failure`] if the file system cannot be trimmed, or not even one slice was. A trim that ends early is in the
 /// [answer](TrimReport::failure).
 pub fn run(request: &TrimRequest, caller: &dyn Caller) -> Result<TrimReport, Failure> {
-    within("--groups", request.groups, &GROUPS)?;
-    within("--pause", request.pause_ms, &PAUSE_MS)?;
-    at_most_one(&[("--groups", request.groups.is_some()), ("--slice", request.slice.is_some())])?;
-    for (option, size) in [("--slice", request.slice), ("--length", request.length)] {
-        within(option, size, &(Bytes(1)..=Bytes(u64::MAX)))?;
-    }
+    const SIZES: RangeInclusive<Bytes> = Bytes(1)..=Bytes(u64::MAX);
+    Mistakes::of([
+        within("groups", request.groups, &GROUPS),
+        within("pause_ms", request.pause_ms, &PAUSE_MS),
+        at_most_one(&[("groups", request.groups.is_some()), ("slice", request.slice.is_some())]),
+        within("slice", request.slice, &SIZES),
+        within("length", request.length, &SIZES),
+    ])?;
     expect_mount(&request.mount)?;
     let target = Target::of(&request.mount).map_err(refused)?;
     target.expect_writable().map_err(refused)?;
@@ -158,19 +161,18 @@ fn failed(error: TrimError) -> Failure {
 /// Returns the groups per slice; `None` if the file system is one slice.
 fn groups_per_slice(request: &TrimRequest, target: &Target) -> Result<Option<u64>, Failure> {
     let Some(layout) = &target.layout else {
-        let given = [("--groups", request.groups.is_some()), ("--slice", request.slice.is_some())];
-        if let Some((option, _)) = given.into_iter().find(|(_, given)| *given) {
+        let given = [("groups", request.groups.is_some()), ("slice", request.slice.is_some())];
+        if let Some((field, _)) = given.into_iter().find(|(_, given)| *given) {
             let why = match target.kind {
                 Kind::Btrfs => {
                     "each call to btrfs trims the space outside all block groups, whatever the range"
                 }
                 _ => "its groups are unknown",
             };
-            return Err(Failure::usage(format!(
-                "{option}: {} is {}, which is trimmed in one piece: {why}; expected neither --groups nor --slice",
-                target.mount.mount_point.display(),
-                target.mount.fs_type
-            )));
+            let (mount, fs) = (target.mount.mount_point.display(), &target.mount.fs_type);
+            let why = format!("{mount} is {fs}, which is trimmed in one piece: {why}");
+            let expected = words!["neither ", key("groups"), " nor ", key("slice")];
+            return Err(Mistake::on(field).because(why).expected(expected).fail());
         }
         return Ok(None);
     };

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde_json::Value;
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake, key};
 use trimwise::units::{Bytes, SimDuration};
+use trimwise::words;
 use trimwise_linux::daemon::control::{Client, Request};
 use trimwise_linux::trim::Target;
 
@@ -106,9 +107,8 @@ pub fn wait(mount: &Path, run: &Path, caller: &dyn Caller) -> Result<Waited, Fai
     let mut client = Client::connect(run).map_err(failed)?;
     let before = client.ask(&Request::Status).map_err(failed)?;
     if before["dry_run"] == true {
-        return Err(Failure::usage(
-            "--wait: trimwised runs with --dry-run and sends nothing; use --now alone",
-        ));
+        let why = words!["trimwised runs with --dry-run and sends nothing; use ", key("now"), " alone"];
+        return Err(Mistake::on("wait").because(why).fail());
     }
     let mut last = status_of(&before, &mount_point).cloned().unwrap_or_default();
     let before = last["totals"].clone();

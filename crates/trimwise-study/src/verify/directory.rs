@@ -114,13 +114,13 @@ pub(super) fn run(request: &VerifyRequest, caller: &dyn Caller) -> Result<Direct
         request,
         "is a mounted file system, where nothing is destroyed",
         &[
-            ("--fault", request.fault.is_some()),
-            ("--content", request.content.is_some()),
-            ("--torture", request.torture_percent.is_some()),
-            ("--rest", request.rest_s.is_some()),
-            ("--region", request.region.is_some()),
-            ("--seed", request.seed.is_some()),
-            ("--destroy", request.destroy.is_some()),
+            ("fault", request.fault.is_some()),
+            ("content", request.content.is_some()),
+            ("torture_percent", request.torture_percent.is_some()),
+            ("rest_s", request.rest_s.is_some()),
+            ("region", request.region.is_some()),
+            ("seed", request.seed.is_some()),
+            ("destroy", request.destroy.is_some()),
         ],
     )?;
     let path = request.target.trim_start_matches("dir:");

@@ -16,9 +16,10 @@ use serde::{Deserialize, Serialize};
 use trimwise::block::{BlockQueue, ModelDevice, QueueConfig};
 use trimwise::content::ContentClass;
 use trimwise::engine::Sim;
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake, Mistakes, argument, key};
 use trimwise::ssd::{Drive, Faults, SsdConfig};
 use trimwise::units::{Bytes, SimDuration};
+use trimwise::words;
 use trimwise_linux::block_on;
 use trimwise_linux::raw_device::Target;
 
@@ -130,8 +131,10 @@ pub struct VerifySettings {
 /// A [`Failure`] if the request is wrong or there is nothing to find out. A drive that treats TRIM wrongly is in the
 /// [answer](Verified::failure).
 pub fn run(request: &VerifyRequest, caller: &dyn Caller) -> Result<Verified, Failure> {
-    within("--torture", request.torture_percent, &TORTURE_PERCENT)?;
-    within("--rest", request.rest_s, &REST_S)?;
+    Mistakes::of([
+        within("torture_percent", request.torture_percent, &TORTURE_PERCENT),
+        within("rest_s", request.rest_s, &REST_S),
+    ])?;
     if request.target.starts_with("dir:") {
         return directory::run(request, caller).map(|report| Verified::Directory(Box::new(report)));
     }
@@ -148,17 +151,17 @@ pub fn run(request: &VerifyRequest, caller: &dyn Caller) -> Result<Verified, Fai
     };
     let (found, notes) = match real {
         None => {
-            refuse(request, "is a model", &[("--destroy", request.destroy.is_some())])?;
+            refuse(request, "is a model", &[("destroy", request.destroy.is_some())])?;
             if request.fault == Some(Plant::IgnoresFlush) {
-                let why = "--fault ignores-flush: only a power cut shows it; expected trimwise crashtest --target ...";
-                return Err(Failure::usage(why));
+                let of = Mistake::of("fault", "ignores-flush").because("only a power cut shows it");
+                return Err(of.expected("trimwise crashtest --target ...").fail());
             }
             let modelled = Modelled::of(request)?;
             let stop = caller.stop(OnInterrupt::StopAndShow)?;
             modelled.verify(&settings, &torture, &stop, on_progress)
         }
         Some(real) => {
-            refuse(request, "is not a model", &[("--fault", request.fault.is_some())])?;
+            refuse(request, "is not a model", &[("fault", request.fault.is_some())])?;
             let stop = caller.stop(OnInterrupt::StopAndShow)?;
             on_real(&real, &settings, &torture, &stop, on_progress)
         }
@@ -168,13 +171,11 @@ pub fn run(request: &VerifyRequest, caller: &dyn Caller) -> Result<Verified, Fai
 }
 
 /// Rejects options that make no sense for this kind of target.
-fn refuse(request: &VerifyRequest, what: &str, given: &[(&str, bool)]) -> Result<(), Failure> {
-    match given.iter().find(|(_, given)| *given) {
-        Some((option, _)) => {
-            Err(Failure::usage(format!("{option}: {} {what}; expected no {option} with it", request.target)))
-        }
-        None => Ok(()),
-    }
+fn refuse(request: &VerifyRequest, what: &str, given: &[(&'static str, bool)]) -> Result<(), Failure> {
+    Mistakes::of(given.iter().filter(|(_, given)| *given).map(|(field, _)| {
+        let expected = words!["no ", key(field), " with it"];
+        Err(Mistake::on(*field).because(format!("{} {what}", request.target)).expected(expected).fail())
+    }))
 }
 
 /// A profile's drive, prepared for verification.
@@ -187,20 +188,22 @@ struct Modelled {
 
 impl Modelled {
     fn of(request: &VerifyRequest) -> Result<Self, Failure> {
-        let profile = input::profile(&request.target, "device").map_err(input::as_argument)?;
+        let profile = input::profile(&request.target, argument("target"))?;
         let (name, whole) = (profile.name, Bytes(profile.config.capacity_bytes));
         if let Some(size) = request.size.filter(|&size| size > whole) {
-            return Err(Failure::usage(format!("--size {size}: expected at most {whole}, which {name} has")));
+            return Err(Mistake::of("size", size)
+                .expected(format!("at most {whole}, which {name} has"))
+                .fail());
         }
         let size = request.size.unwrap_or(MODEL_BYTES).min(whole);
         let config = profile.config.shrunk(size.0).map_err(|error| {
-            Failure::usage(format!("--size {size}: {name} cannot be scaled down to that: {error}"))
+            Mistake::of("size", size).because(format!("{name} cannot be scaled down to that: {error}")).fail()
         })?;
         let faults = request.fault.map_or(profile.faults, |plant| plant.on(profile.faults));
         if let Some(plant) = request.fault {
-            faults
-                .validate(&config.trim)
-                .map_err(|error| Failure::usage(format!("--fault {}: {name}: {error}", plant.name())))?;
+            faults.validate(&config.trim).map_err(|error| {
+                Mistake::of("fault", plant.name()).because(format!("{name}: {error}")).fail()
+            })?;
         }
         let mut notes = Vec::new();
         if size < whole {
@@ -285,7 +288,7 @@ impl VerifyRequest {
             command.option("--size", size.0);
         }
         if let Some(plant) = self.fault {
-            command.option("--fault", plant.name());
+            command.option("fault", plant.name());
         }
         command.option("--content", settings.content);
         let rest_s = torture.rest.as_nanos() / 1_000_000_000;
@@ -296,7 +299,7 @@ impl VerifyRequest {
         }
         command.option("--seed", settings.seed);
         if let Some(word) = &self.destroy {
-            command.option("--destroy", word);
+            command.option("destroy", word);
         }
         VerifyReport {
             trimwise: trimwise::VERSION,

@@ -74,7 +74,10 @@ fn what_makes_no_sense_is_refused_with_what_would() {
         (json!({"target": "dir:/", "region": "0:50"}), "expected no --region"),
     ] {
         let failure = run(&asked(request.clone()), &Silent::default()).unwrap_err();
-        assert!(matches!(&failure, Failure::Usage(m) if m.contains(words)), "{request}: {failure:?}");
+        assert!(
+            matches!(&failure, Failure::Usage(m) if m.to_string().contains(words)),
+            "{request}: {failure:?}"
+        );
     }
 }
 
@@ -85,7 +88,7 @@ fn a_file_that_holds_something_stays_as_it_is() {
     std::fs::write(&path, vec![7; 1 << 20]).unwrap();
     let request = asked(json!({"target": format!("file:{}", path.display())}));
     let failure = run(&request, &Silent::default()).unwrap_err();
-    assert!(matches!(&failure, Failure::Usage(m) if m.contains("--destroy")), "{failure:?}");
+    assert!(matches!(&failure, Failure::Usage(m) if m.to_string().contains("--destroy")), "{failure:?}");
     assert_eq!(std::fs::read(&path).unwrap(), vec![7; 1 << 20]);
 }
 

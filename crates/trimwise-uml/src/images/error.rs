@@ -1,6 +1,8 @@
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
+use trimwise::failure::{Mistake, set};
+use trimwise::words;
 
 use super::catalogue::CATALOGUE;
 
@@ -9,10 +11,7 @@ use super::catalogue::CATALOGUE;
 pub enum KernelError {
     #[error("kernel version '{version}': expected numbers such as {}, 6.6 or 6.6.30", known())]
     NoVersion { version: String },
-    #[error(
-        "kernel {version}: there is no source package for it here; expected {}, or --source DIR|TARBALL",
-        known()
-    )]
+    #[error("{}", unknown_version(version))]
     UnknownVersion { version: String },
     #[error("kernel {name} is not built{} (looked in {}); to build it: {command}",
             if *otherwise { " for this trimwise, only for another" } else { "" }, directory.display())]
@@ -30,14 +29,14 @@ pub enum KernelError {
     #[error("kernel {name} is outdated: the patches in {} have changed since it was built; to build it again: {command}",
             folder.display())]
     Outdated { name: String, folder: PathBuf, command: String },
-    #[error("--variant {variant}: there is no such variant; expected {}", super::name::variants())]
+    #[error("{}", unknown_variant(variant))]
     UnknownVariant { variant: String },
     #[error("patch set '{set}': {what}")]
     SetName { set: String, what: String },
-    #[error("--with {}: {what}", folder.display())]
+    #[error("{}", of_path("with", folder, what))]
     Set { folder: PathBuf, what: String },
     /// A patch does not fit the source, which is unchanged.
-    #[error("--with {}: {patch} does not apply to Linux {release}: {}", folder.display(), said.join("; "))]
+    #[error("{}", of_patch(folder, patch, release, said))]
     Patch {
         folder: PathBuf,
         patch: String,
@@ -62,7 +61,7 @@ pub enum KernelError {
     #[error("building a kernel needs {needed_mib} MiB in {}, but only {available_mib} MiB are free; set \
              TRIMWISE_KERNELS to another folder", directory.display())]
     NoRoom { needed_mib: u64, available_mib: u64, directory: PathBuf },
-    #[error("--source {}: {what}", path.display())]
+    #[error("{}", of_path("source", path, what))]
     Source { path: PathBuf, what: String },
     #[error("kernel {version}: {doing} failed ({how}); the last lines of {}:\n{}", log.display(), indented(last_lines))]
     Failed { version: String, doing: &'static str, how: String, log: PathBuf, last_lines: Vec<String> },
@@ -76,6 +75,18 @@ pub enum KernelError {
 }
 
 impl KernelError {
+    /// Returns what is wrong with the request.
+    pub fn mistake(&self) -> Mistake {
+        match self {
+            Self::UnknownVersion { version } => unknown_version(version),
+            Self::UnknownVariant { variant } => unknown_variant(variant),
+            Self::Set { folder, what } => of_path("with", folder, what),
+            Self::Patch { folder, patch, release, said } => of_patch(folder, patch, release, said),
+            Self::Source { path, what } => of_path("source", path, what),
+            other => Mistake::that(other.to_string()),
+        }
+    }
+
     /// Returns true if the request was wrong, false if something failed.
     pub fn is_usage(&self) -> bool {
         matches!(
@@ -110,6 +121,23 @@ impl KernelError {
         let path = path.to_owned();
         move |error| Self::Io { doing, path, error }
     }
+}
+
+fn unknown_version(version: &str) -> Mistake {
+    let expected = words![known(), ", or ", set("source", "DIR|TARBALL")];
+    Mistake::that(format!("kernel {version}: there is no source package for it here")).expected(expected)
+}
+
+fn unknown_variant(variant: &str) -> Mistake {
+    Mistake::of("variant", variant).because("there is no such variant").expected(super::name::variants())
+}
+
+fn of_path(key: &'static str, path: &Path, what: &str) -> Mistake {
+    Mistake::of(key, path.display()).because(what)
+}
+
+fn of_patch(folder: &Path, patch: &str, release: &str, said: &[String]) -> Mistake {
+    of_path("with", folder, &format!("{patch} does not apply to Linux {release}: {}", said.join("; ")))
 }
 
 fn damage(directory: &Path, what: &str) -> String {

@@ -77,7 +77,7 @@ impl Source<'_> {
             Some((version, _)) => format!("firmware \"{version}\": {message}"),
             None => message.to_string(),
         };
-        ProfileError { file: self.file.to_owned(), line, message }
+        ProfileError { file: self.file.to_owned(), line, setting: None, message }
     }
 
     fn wrong(&self, name: &str, value: Value, expected: &str) -> ProfileError {
@@ -87,7 +87,8 @@ impl Source<'_> {
             DeValue::Array(_) => "an array",
             _ => self.text.get(value.span()).and_then(|found| found.lines().next()).unwrap_or(""),
         };
-        self.refuse(&value.span(), format!("{name}: {found} is not accepted; expected {expected}"))
+        let message = format!("{name}: {found} is not accepted; expected {expected}");
+        ProfileError { setting: Some(name.to_owned()), ..self.refuse(&value.span(), message) }
     }
 }
 
@@ -190,7 +191,7 @@ impl<'t> Reader<'t> {
         let table = self.root.get(table);
         let header = self.source.variant.map_or(0, |(_, start)| start);
         let at = self.own(table.get(key)).or(self.own(table)).map_or(header..header, Spanned::span);
-        self.source.refuse(&at, error)
+        ProfileError { setting: Some(error.field.to_owned()), ..self.source.refuse(&at, error) }
     }
 }
 

@@ -7,7 +7,7 @@ pub(crate) mod table;
 #[cfg(test)]
 pub mod tests;
 
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake};
 use trimwise_study::caller::Caller;
 use trimwise_study::compare::{self, CompareRequest, Comparison};
 use trimwise_study::defaults;
@@ -41,7 +41,7 @@ impl CompareArguments {
             full_size: self.full_size,
             policies: self.policies.clone(),
             target: target.map_err(|e| {
-                Failure::usage(format!("--target {}: {e}", self.target.trim_end_matches(':')))
+                Mistake::of("target", self.target.trim_end_matches(':')).because(format!("{e}")).fail()
             })?,
             fs: self.fs,
             check: self.check.clone(),

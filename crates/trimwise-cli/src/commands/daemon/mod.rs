@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::Value;
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake};
 use trimwise_linux::code::is_code;
 use trimwise_linux::daemon::control::{Client, Request};
 use trimwise_study::daemon::{self, failed, normal};
@@ -51,7 +51,8 @@ pub fn status(arguments: &StatusArguments) -> Result<String, Failure> {
         return ask(run, &Request::Status, about, &arguments.json, |data| text::status(data, show));
     }
     if !std::io::stdout().is_terminal() {
-        return Err(Failure::usage("--watch needs a terminal; in a pipe, leave it out or use `--json -`"));
+        let why = "needs a terminal; in a pipe, leave it out or use `--json -`";
+        return Err(Mistake::on("watch").that_is(why).fail());
     }
     let mut client = Client::connect(&arguments.run.run).map_err(failed)?;
     loop {

@@ -13,7 +13,7 @@ use crate::output::{self, Destinations};
 /// Runs the command and returns what to print.
 pub fn run(arguments: &RecordArguments, caller: &dyn Caller) -> Result<String, Failure> {
     let destinations = Destinations::check_json(&arguments.json)?;
-    destinations.check_another("--out", &arguments.out)?;
+    destinations.check_another("out", &arguments.out)?;
     let report = record::run(&arguments.request(), caller)?;
     let text = destinations.deliver(&report, || table::render(&report))?;
     output::concluded(text, report.failure)

@@ -183,7 +183,7 @@ mod tests {
             (vec!["/no/such/trace", &new], "/no/such/trace"),
         ] {
             let failure = run_line(&words).unwrap_err();
-            assert!(matches!(&failure, Failure::Usage(m) if m.contains(expected)), "{failure:?}");
+            assert!(matches!(&failure, Failure::Usage(m) if m.to_string().contains(expected)), "{failure:?}");
         }
         assert_eq!(std::fs::read(&full).unwrap(), vec![7; 1 << 20], "nothing was written");
     }

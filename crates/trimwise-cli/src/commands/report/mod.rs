@@ -7,7 +7,7 @@ mod tests;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake};
 
 use crate::arguments::OutputArguments;
 use crate::commands::{advise, compare, sweep};
@@ -53,14 +53,12 @@ pub fn run(arguments: &ReportArguments) -> Result<String, Failure> {
 pub fn run_with(arguments: &ReportArguments, of_laboratory: &ReadOfLaboratory) -> Result<String, Failure> {
     let output = OutputArguments { force: arguments.force, ..OutputArguments::default() };
     let destinations = Destinations::check(&output)?;
-    destinations.check_another("--out", &arguments.out)?;
+    destinations.check_another("out", &arguments.out)?;
     let place = |path: &Path| path.canonicalize().ok();
     let out = place(&arguments.out);
     if out.is_some() && arguments.documents.iter().any(|document| place(document) == out) {
-        return Err(Failure::usage(format!(
-            "--out: {} is a document to be read; expected another file",
-            arguments.out.display()
-        )));
+        let why = format!("{} is a document to be read", arguments.out.display());
+        return Err(Mistake::on("out").because(why).expected("another file").fail());
     }
     let read = arguments
         .documents

@@ -18,7 +18,7 @@ fn parsed(document: &impl Serialize) -> Document {
 
 fn refused(text: &str) -> String {
     match read(text) {
-        Err(Failure::Usage(what)) => what,
+        Err(Failure::Usage(what)) => what.to_string(),
         Err(other) => panic!("another kind of failure: {other}"),
         Ok(document) => panic!("taken for one of {}", document.command()),
     }
@@ -95,7 +95,7 @@ fn two_comparisons_stand_side_by_side_with_what_changed() {
 fn documents_that_cannot_be_compared_say_why() {
     let of = |device: &str| parsed(&comparison(cells(&[device], 2, true)));
     let two = |a, b| match html_of(vec![a, b]) {
-        Err(Failure::Usage(what)) => what,
+        Err(Failure::Usage(what)) => what.to_string(),
         other => panic!("{other:?}"),
     };
     let said = two(of("vendor1"), parsed(&advice(gated)));

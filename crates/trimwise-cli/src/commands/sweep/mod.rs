@@ -16,7 +16,7 @@ use arguments::SweepArguments;
 /// Runs the command and returns what to print.
 pub fn run(arguments: &SweepArguments, caller: &dyn Caller) -> Result<String, Failure> {
     let destinations = Destinations::check(&arguments.output)?;
-    destinations.expect_outside("--out", &arguments.out)?;
+    destinations.expect_outside("out", &arguments.out)?;
     // A share alone tells nothing of cases that others run.
     let wants_cases =
         arguments.shard.is_none() || destinations.wants_report() || arguments.output.json.is_some();

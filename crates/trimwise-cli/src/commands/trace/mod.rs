@@ -193,7 +193,7 @@ mod tests {
         let again = run_line(&["info", &converted]).unwrap();
         assert_eq!(again.split_once(": ").unwrap().1, text.split_once(": ").unwrap().1);
         let failure = run_line(&["convert", &log, &converted]).unwrap_err();
-        assert!(matches!(&failure, Failure::Usage(m) if m.contains("exists")), "{failure:?}");
+        assert!(matches!(&failure, Failure::Usage(m) if m.to_string().contains("exists")), "{failure:?}");
         std::fs::write(&log, "fio version 3 iolog\n0 a write 0 8192\n1 a fly\n").unwrap();
         let text = run_line(&["info", &log]).unwrap();
         assert!(text.contains("Partial: line 3: action 'fly'"), "{text}");

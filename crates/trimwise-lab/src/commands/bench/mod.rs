@@ -6,7 +6,8 @@ pub mod report;
 pub mod table;
 
 use crate::requests::bench;
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake, key};
+use trimwise::words;
 use trimwise_study::caller::Caller;
 
 use crate::commands::bench::arguments::BenchArguments;
@@ -21,7 +22,8 @@ pub fn run(arguments: &BenchArguments, caller: &dyn Caller) -> Result<String, Fa
     }
     // clap drops what an option requires if that conflicts with the tests.
     if arguments.point.is_some() {
-        return Err(Failure::usage("--point needs --map, which takes the place of tests"));
+        let why = words!["needs ", key("map"), ", which takes the place of tests"];
+        return Err(Mistake::on("point_s").that_is(why).fail());
     }
     let destinations = Destinations::check(&arguments.output())?;
     deliver(&destinations, &bench::run(&arguments.request(), caller)?)

@@ -92,7 +92,10 @@ fn the_report_begins_with_a_verdict_and_numbers_only_what_it_shows() {
 #[test]
 fn points_are_of_a_map() {
     let failure = run_line("sata-small fill --point 2").unwrap_err();
-    assert!(matches!(&failure, Failure::Usage(m) if m.contains("--point needs --map")), "{failure:?}");
+    assert!(
+        matches!(&failure, Failure::Usage(m) if m.to_string().contains("--point needs --map")),
+        "{failure:?}"
+    );
 }
 
 #[test]

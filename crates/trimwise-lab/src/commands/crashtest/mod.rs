@@ -4,17 +4,18 @@ pub mod arguments;
 pub mod table;
 
 use crate::requests::crashtest::{self, on_kernel, soak};
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, key};
+use trimwise::words;
 use trimwise_study::caller::Caller;
 
 use crate::commands::crashtest::arguments::CrashtestArguments;
 use trimwise_cli::output::{self, Destinations};
-use trimwise_study::guest_limits::GUEST_LIMITS;
+use trimwise_study::guest_limits::GuestLimits;
 
 /// Runs the command and returns what to print; a violation is a failed run (exit code 1).
 pub fn run(arguments: &CrashtestArguments, caller: &dyn Caller) -> Result<String, Failure> {
     if arguments.target.is_none() && arguments.limits.are_given() {
-        return Err(Failure::usage(format!("{GUEST_LIMITS}; expected them with --target")));
+        return Err(GuestLimits::only_for_guests(words!["them with ", key("target")]));
     }
     let destinations = Destinations::check_json(&arguments.json)?;
     let (text, failure) = if let Some(request) = arguments.soak_request() {

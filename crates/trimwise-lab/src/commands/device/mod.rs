@@ -138,7 +138,7 @@ fn served_in_background() -> Result<Record, Failure> {
     let status = child.wait().map_err(cannot)?;
     let said = said.trim().trim_start_matches("error: ").to_owned();
     Err(match status.code() {
-        Some(2) => Failure::Usage(said),
+        Some(2) => Failure::usage(said),
         _ if said.is_empty() => Failure::run(format!("the server exited at once: {status}")),
         _ => Failure::Run(said),
     })

@@ -14,7 +14,7 @@ use trimwise_cli::output::Destinations;
 pub fn run(arguments: &FitArguments, caller: &dyn Caller) -> Result<String, Failure> {
     let destinations = Destinations::check_json(&arguments.json)?;
     if let Some(out) = &arguments.out {
-        destinations.check_another("--out", out)?;
+        destinations.check_another("out", out)?;
     }
     let report = fit::run(&arguments.request(), caller)?;
     if let Some(out) = &arguments.out {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::requests::kernel::run::{Plan, Watch};
 use crate::requests::kernel::trace::DriveTrace;
-use trimwise::failure::Failure;
+use trimwise::failure::{Door, Failure, Mistake};
 use trimwise::units::Bytes;
 use trimwise_study::caller::Caller;
 use trimwise_uml::channel::{Says, Stream};
@@ -32,19 +32,19 @@ pub fn run(arguments: &KernelRunArguments, caller: &dyn Caller) -> Result<String
     let to_trace = |option: &'static str, path: &Option<PathBuf>| {
         path.as_deref().map(|path| TraceFile::check(option, path, &destinations)).transpose()
     };
-    let trace_to = to_trace("--trace", &arguments.trace)?;
-    let disk_trace_to = to_trace("--disk-trace", &arguments.disk_trace)?;
+    let trace_to = to_trace("trace", &arguments.trace)?;
+    let disk_trace_to = to_trace("disk_trace", &arguments.disk_trace)?;
     if let Some(log) = &arguments.kernel_log {
-        destinations.check_another("--kernel-log", log)?;
+        destinations.check_another("kernel_log", log)?;
     }
     let files = [
-        ("--trace", arguments.trace.as_deref()),
-        ("--disk-trace", arguments.disk_trace.as_deref()),
-        ("--kernel-log", arguments.kernel_log.as_deref()),
+        ("trace", arguments.trace.as_deref()),
+        ("disk_trace", arguments.disk_trace.as_deref()),
+        ("kernel_log", arguments.kernel_log.as_deref()),
     ];
-    let files: Vec<_> = files.into_iter().filter_map(|(option, file)| Some((option, file?))).collect();
+    let files: Vec<_> = files.into_iter().filter_map(|(name, file)| Some((name.into(), file?))).collect();
     for (at, one) in files.iter().enumerate() {
-        files[..at].iter().try_for_each(|other| output::expect_two_files(*other, *one))?;
+        files[..at].iter().try_for_each(|other| output::expect_two_files(other.clone(), one.clone()))?;
     }
     let request = arguments.request();
     let plan = Plan::of(&request)?;
@@ -130,7 +130,7 @@ impl Printer {
 
 /// Where the trace goes, and how it is written.
 struct TraceFile {
-    option: &'static str,
+    key: &'static str,
     path: PathBuf,
     form: Form,
 }
@@ -147,7 +147,7 @@ enum Form {
 
 impl TraceFile {
     /// Checks the file of an option.
-    fn check(option: &'static str, path: &Path, destinations: &Destinations) -> Result<Self, Failure> {
+    fn check(key: &'static str, path: &Path, destinations: &Destinations) -> Result<Self, Failure> {
         let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
         let form = match () {
             () if name.ends_with(".json") => Form::Json,
@@ -155,27 +155,25 @@ impl TraceFile {
             () if name.ends_with(".blktrace") || name.ends_with(".blktrace.0") => Form::Blktrace,
             () if name.ends_with(".trace") || name.ends_with(".trace.zst") => Form::Own,
             () => {
-                let what = format!(
-                    "{option} {}: expected FILE.csv, FILE.json, FILE.blktrace (or FILE.blktrace.0) for blkparse and btt, or \
-                     FILE.trace or FILE.trace.zst for `trimwise trace`",
-                    path.display()
-                );
-                return Err(Failure::usage(what));
+                let expected = "FILE.csv, FILE.json, FILE.blktrace (or FILE.blktrace.0) for blkparse and btt, or \
+                                FILE.trace or FILE.trace.zst for `trimwise trace`";
+                return Err(Mistake::of(key, path.display()).expected(expected).fail());
             }
         };
-        destinations.check_another(option, path)?;
-        Ok(Self { option, path: path.to_owned(), form })
+        destinations.check_another(key, path)?;
+        Ok(Self { key, path: path.to_owned(), form })
     }
 
     fn write(&self, to: &Destinations, trace: &DriveTrace) -> Result<(), Failure> {
-        let failed = |e| Failure::run(format!("{} {}: {e}", self.option, self.path.display()));
+        let failed =
+            |e| Failure::run(format!("{} {}: {e}", Door::Command.key(&self.key.into()), self.path.display()));
         let text = match self.form {
             Form::Own => return trace.write_own(&self.path, to.replaces()).map_err(failed),
             Form::Blktrace => return trace.write_blktrace(&self.path, to.replaces()).map_err(failed),
             Form::Json => trace.json().map_err(Failure::run)?,
             Form::Csv => trace.csv(),
         };
-        to.write_result(self.option, &self.path, &text)
+        to.write_result(&Door::Command.key(&self.key.into()), &self.path, &text)
     }
 }
 

@@ -18,7 +18,7 @@ fn parsed(document: &impl Serialize) -> Document {
 
 fn refused(text: &str) -> String {
     match read(text) {
-        Err(Failure::Usage(what)) => what,
+        Err(Failure::Usage(what)) => what.to_string(),
         Err(other) => panic!("another kind of failure: {other}"),
         Ok(document) => panic!("taken for one of {}", document.command()),
     }

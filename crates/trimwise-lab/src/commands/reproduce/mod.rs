@@ -8,7 +8,8 @@ use crate::experiment::result::ExperimentResult;
 use crate::experiment::{ALL, Experiment};
 use crate::made;
 use crate::requests::reproduce::{self, Made, ReproduceRequest, Reproduced};
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake, key};
+use trimwise::words;
 use trimwise_study::caller::Caller;
 use trimwise_study::command_text::CommandText;
 
@@ -29,7 +30,8 @@ fn run_of(
     let destinations = Destinations::check(&arguments.output)?;
     if arguments.list {
         if arguments.output.json.is_some() || arguments.output.report.is_some() {
-            return Err(Failure::usage("--list runs nothing, so --json and --report do not go with it"));
+            let why = words!["runs nothing, so ", key("json"), " and ", key("report"), " do not go with it"];
+            return Err(Mistake::on("list").that_is(why).fail());
         }
         let list = described(&all.iter().map(|e| (e.name, e.question)).collect::<Vec<_>>(), 0);
         let code: Vec<String> = made::code().iter().map(|(part, hash)| format!("{part} {hash}")).collect();

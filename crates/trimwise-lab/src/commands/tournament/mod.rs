@@ -16,7 +16,7 @@ use trimwise_cli::table::{folded, laid_out, plain};
 pub fn run(arguments: &TournamentArguments, caller: &dyn Caller) -> Result<String, Failure> {
     let destinations = Destinations::check(&arguments.output)?;
     if let Some(out) = &arguments.out {
-        destinations.expect_outside("--out", out)?;
+        destinations.expect_outside("out", out)?;
     }
     let tournament = tournament::run(&arguments.request(), caller)?;
     let html = || report::html(&tournament);

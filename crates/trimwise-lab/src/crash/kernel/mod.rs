@@ -36,7 +36,7 @@ use crate::guests;
 use history::History;
 use images::Examiner;
 pub use soak::{Soak, SoakReport, SoakViolation};
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake};
 
 pub const CUTS_PER_RUN: u64 = 200;
 const CUTS_PER_GUEST: usize = 100;
@@ -67,7 +67,7 @@ pub fn device(profile: Profile, file_system: FileSystem) -> Result<Profile, Fail
         match profile.config.shrunk(size) {
             Ok(config) => return Ok(Profile { config, ..profile }),
             Err(_) if size < most => size *= 2,
-            Err(error) => return Err(Failure::usage(format!("--device {}: {error}", profile.name))),
+            Err(error) => return Err(Mistake::of("device", profile.name).because(error.to_string()).fail()),
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::experiment::kernels::observe::Discarded;
 use crate::experiment::result::ExperimentResult;
 use crate::experiment::{Experiment, Request};
 use crate::guests::{self, Ran};
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake};
 
 /// The guest's memory: less than the database, so that reads always reach the drive.
 const MEMORY: Bytes = Bytes::mib(256);
@@ -30,13 +30,15 @@ pub(super) fn choice(
     let mut cases = cases();
     if let Some(target) = target {
         cases.retain(|case| case.file_system == target.file_system.name());
-        let refused = |what: String| Err(Failure::usage(format!("--on kernel:{target}: {what}")));
+        let of = Mistake::of("on", format!("kernel:{target}"));
         if cases.is_empty() {
-            return refused(format!("expected one of {} as the file system", FILE_SYSTEMS.join(", ")));
+            let expected = format!("one of {} as the file system", FILE_SYSTEMS.join(", "));
+            return Err(of.expected(expected).fail());
         }
         if !target.options.is_empty() {
-            let what = "each way of trimming sets its own mount options; expected none";
-            return refused(format!("{what}, as in kernel:{}:{}", target.kernel, target.file_system.name()));
+            let of = of.because("each way of trimming sets its own mount options");
+            let expected = format!("none, as in kernel:{}:{}", target.kernel, target.file_system.name());
+            return Err(of.expected(expected).fail());
         }
     }
     let names = |case: &Case| {
@@ -45,10 +47,11 @@ pub(super) fn choice(
     };
     if let Some(part) = only.iter().find(|part| !cases.iter().any(|case| names(case).contains(part))) {
         let there = target.map_or(FILE_SYSTEMS.join(", "), |target| target.file_system.name().to_owned());
-        return Err(Failure::usage(format!(
-            "--only {part}: expected FS or FS:TRIMMING with FS one of {there} and TRIMMING one of {} (discard-async: btrfs)",
-            Trimming::ALL.map(Trimming::name).join(", ")
-        )));
+        let all = Trimming::ALL.map(Trimming::name).join(", ");
+        let expected = format!(
+            "FS or FS:TRIMMING with FS one of {there} and TRIMMING one of {all} (discard-async: btrfs)"
+        );
+        return Err(Mistake::of("only", part).expected(expected).fail());
     }
     cases.retain(|case| only.is_empty() || names(case).iter().any(|name| only.contains(name)));
     let kernel = match target {
@@ -177,7 +180,10 @@ mod tests {
     fn what_there_is_not_is_refused() {
         for part in ["zfs", "ext4:discard-async", "ext4:sometimes"] {
             let refused = choice(&[part.to_owned()], None);
-            assert!(matches!(refused, Err(Failure::Usage(m)) if m.contains("fstrim-weekly")), "{part}");
+            assert!(
+                matches!(refused, Err(Failure::Usage(m)) if m.to_string().contains("fstrim-weekly")),
+                "{part}"
+            );
         }
     }
 
@@ -198,7 +204,10 @@ mod tests {
         ] {
             let only: Vec<String> = only.into_iter().map(str::to_owned).collect();
             let refused = choice(&only, Some(&target.parse().unwrap()));
-            assert!(matches!(&refused, Err(Failure::Usage(m)) if m.contains(words)), "{refused:?}");
+            assert!(
+                matches!(&refused, Err(Failure::Usage(m)) if m.to_string().contains(words)),
+                "{refused:?}"
+            );
         }
     }
 }

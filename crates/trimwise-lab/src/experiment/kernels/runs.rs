@@ -13,7 +13,7 @@ use super::{
 use crate::experiment::Request;
 use crate::experiment::result::ExperimentResult;
 use crate::guests::{self, Ran};
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake, Mistakes};
 
 /// The guest's memory, enough for the largest file and its journal.
 const MEMORY: Bytes = Bytes::mib(256);
@@ -245,14 +245,15 @@ impl Choice {
         for part in only {
             let (version, fs) = part.split_once(':').map_or((part.as_str(), None), |(v, fs)| (v, Some(fs)));
             if !KERNELS.contains(&version) || fs.is_some_and(|fs| !file_systems.contains(&fs)) {
-                return Err(Failure::usage(format!(
-                    "--only {part}: expected VERSION or VERSION:FS with a version of {} and a file system of {}",
+                let expected = format!(
+                    "VERSION or VERSION:FS with a version of {} and a file system of {}",
                     KERNELS.join(", "),
                     file_systems.join(", ")
-                )));
+                );
+                return Err(Mistake::of("only", part).expected(expected).fail());
             }
             if let Some(why) = fs.and_then(|fs| super::cannot_run(version, fs)) {
-                return Err(Failure::usage(format!("--only {part}: cannot be examined: {why}")));
+                return Err(Mistake::of("only", part).because(format!("cannot be examined: {why}")).fail());
             }
             wanted.push((version, fs));
         }
@@ -285,16 +286,13 @@ impl Choice {
             }
         }
         if images.is_empty() {
-            return Err(Failure::usage(missing.join("\n")));
+            Mistakes::of(missing.iter().map(|why| Err(Failure::usage(why))))?;
         }
         let used = |fs: &FileSystem| {
             images.iter().flat_map(|(_, cases)| cases).any(|case| case.mount().file_system == fs.name())
         };
-        let lacking = FileSystem::ALL.iter().filter(|fs| used(fs)).filter_map(|fs| fs.check_mkfs().err());
-        let lacking: Vec<String> = lacking.collect();
-        if !lacking.is_empty() {
-            return Err(Failure::usage(lacking.join("\n")));
-        }
+        let used = FileSystem::ALL.iter().filter(|fs| used(fs));
+        Mistakes::of(used.map(|fs| fs.check_mkfs().map_err(Failure::usage)))?;
         Ok(Self { images, missing })
     }
 

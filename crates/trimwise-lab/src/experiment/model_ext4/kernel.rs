@@ -9,7 +9,7 @@ use super::{CAPACITY, Case, DEVICE, GUEST_MEMORY, GuestFacts, KERNEL, Pair, SETT
 use crate::experiment::Request;
 use crate::experiment::result::ExperimentResult;
 use crate::guests::{self, Ran};
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake};
 
 /// Memory of this computer that one run takes: guest, model, and the guest's data.
 const MEMORY_OF_RUN: Bytes = Bytes::mib(2_500);
@@ -22,7 +22,7 @@ const JOURNAL_INFO: &str = "/proc/fs/jbd2/*/info";
 pub(super) fn choice(only: &[String]) -> Result<(KernelImage, Vec<Case>), Failure> {
     let names = SHAPES.map(|shape| shape.name);
     if let Some(part) = only.iter().find(|part| !names.contains(&part.as_str())) {
-        return Err(Failure::usage(format!("--only {part}: expected one of {}", names.join(", "))));
+        return Err(Mistake::of("only", part).expected(format!("one of {}", names.join(", "))).fail());
     }
     let mut cases = cases();
     cases.retain(|case| only.is_empty() || only.iter().any(|part| part == case.shape.name));
@@ -113,6 +113,6 @@ mod tests {
     #[test]
     fn what_there_is_not_is_refused() {
         let refused = choice(&["tiny".to_owned()]);
-        assert!(matches!(refused, Err(Failure::Usage(m)) if m.contains("small, large, mixed")));
+        assert!(matches!(refused, Err(Failure::Usage(m)) if m.to_string().contains("small, large, mixed")));
     }
 }

@@ -26,7 +26,7 @@ use trimwise_uml::cell::{KernelCell, KernelPolicy, KernelTarget, KernelWorkload}
 use super::result::ExperimentResult;
 use super::{Experiment, Host, Request};
 use crate::guests;
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake};
 use trimwise_linux::pool;
 
 /// The experiment; the source has ten repetitions.
@@ -262,7 +262,7 @@ fn check(only: &[String], _: Option<&KernelTarget>) -> Result<(), Failure> {
     match only.iter().find(|only| !DEVICES.contains(&only.as_str())) {
         None => Ok(()),
         Some(unknown) => {
-            Err(Failure::usage(format!("--only {unknown}: expected one of {}", DEVICES.join(", "))))
+            Err(Mistake::of("only", unknown).expected(format!("one of {}", DEVICES.join(", "))).fail())
         }
     }
 }

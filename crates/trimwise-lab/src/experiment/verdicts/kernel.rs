@@ -11,7 +11,7 @@ use crate::experiment::Request;
 use crate::experiment::model_ext4::log::{Places, Traffic};
 use crate::experiment::result::ExperimentResult;
 use crate::guests::{self, Ran};
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake};
 
 /// Memory of this computer that one run takes: the guest, its data, and the drive's model.
 const MEMORY_OF_RUN: Bytes = Bytes(CAPACITY.0 + MEMORY.0 + (1 << 30));
@@ -29,7 +29,7 @@ pub(super) fn choice(only: &[String]) -> Result<(Vec<KernelImage>, Vec<Case>), F
     let parts = [workloads.to_vec(), fixed(&DRIVES), fixed(&KERNELS), fixed(&POLICIES), degrees.to_vec()];
     if let Some(unknown) = only.iter().find(|part| !parts.iter().any(|names| names.contains(part))) {
         let all = parts.map(|names| names.join(", ")).join("; ");
-        return Err(Failure::usage(format!("--only {unknown}: expected one of {all}")));
+        return Err(Mistake::of("only", unknown).expected(format!("one of {all}")).fail());
     }
     let mut cases = super::cases();
     cases.retain(|case| {

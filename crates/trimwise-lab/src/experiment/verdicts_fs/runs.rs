@@ -17,7 +17,7 @@ use crate::experiment::Request;
 use crate::experiment::result::ExperimentResult;
 use crate::guests::{self, Ran};
 use crate::made;
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake};
 use trimwise_linux::pool;
 
 /// Memory of this computer that one run takes: guest, two models of the drive and their nonzero data.
@@ -52,7 +52,7 @@ pub(super) fn choice(
     ];
     if let Some(unknown) = only.iter().find(|part| !parts.iter().any(|names| names.contains(part))) {
         let all = parts.map(|names| names.join(", ")).join("; ");
-        return Err(Failure::usage(format!("--only {unknown}: expected one of {all}")));
+        return Err(Mistake::of("only", unknown).expected(format!("one of {all}")).fail());
     }
     let names_place = only.iter().any(|part| parts[1].contains(part) || parts[4].contains(part));
     let mut cases = super::cases();
@@ -68,8 +68,8 @@ pub(super) fn choice(
     let kernel = target.map_or(KERNEL.to_owned(), |target| target.kernel.to_string());
     if let Some(target) = target {
         if !target.options.is_empty() {
-            let what = "each way of trimming sets its own mount options; expected none";
-            return Err(Failure::usage(format!("--on kernel:{target}: {what}")));
+            let why = "each way of trimming sets its own mount options";
+            return Err(Mistake::of("on", format!("kernel:{target}")).because(why).expected("none").fail());
         }
         cases.retain(|case| case.file_system == target.file_system.name());
     }
@@ -83,7 +83,7 @@ pub(super) fn choice(
     if cases.iter().any(|case| case.way == Way::Trimwised) {
         guests::trimwised()?;
     }
-    let nothing = || Failure::usage(format!("--only {}: no cell is all of that", only.join(" ")));
+    let nothing = || Mistake::of("only", only.join(" ")).because("no cell is all of that").fail();
     Ok(Choice { image: image.ok_or_else(nothing)?, kernel, cases })
 }
 
@@ -300,10 +300,13 @@ mod tests {
     fn what_there_is_not_is_refused() {
         for part in ["zfs", "sometimes", "55%"] {
             let refused = choice(&[part.to_owned()], false, None);
-            assert!(matches!(refused, Err(Failure::Usage(m)) if m.contains("f2fs; sata-small")), "{part}");
+            assert!(
+                matches!(refused, Err(Failure::Usage(m)) if m.to_string().contains("f2fs; sata-small")),
+                "{part}"
+            );
         }
         let refused = choice(&[], false, Some(&"6.12:xfs:noatime".parse().unwrap()));
-        assert!(matches!(refused, Err(Failure::Usage(m)) if m.contains("expected none")));
+        assert!(matches!(refused, Err(Failure::Usage(m)) if m.to_string().contains("expected none")));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::bench::map::{self, Map, MapPlan};
 use serde::{Deserialize, Serialize};
 use trimwise::block::{BlockDevice, BlockError, BlockQueue, ModelDevice, QueueConfig};
 use trimwise::engine::Sim;
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake, argument};
 use trimwise::ssd::Drive;
 use trimwise::units::{Bytes, SimDuration};
 use trimwise_linux::block_on;
@@ -77,7 +77,7 @@ type Measured = (Map, Device, Vec<String>);
 ///
 /// A [`Failure`] if the request is wrong, the device cannot be opened, or not even the highest rates can be measured.
 pub fn run(request: &MapRequest, caller: &dyn Caller) -> Result<MapReport, Failure> {
-    within("--point", request.point_s, &POINT_S)?;
+    within("point_s", request.point_s, &POINT_S)?;
     let real = request.on.real()?;
     let progress = caller.progress(1, "maps");
     let stop = caller.stop(OnInterrupt::StopAndShow)?;
@@ -107,8 +107,11 @@ fn plan(request: &MapRequest, device: &impl BlockDevice) -> Result<MapPlan, Fail
     let region = map::region(request.on.settings().region(device.facts()));
     let bytes = Bytes::from_units(region.units);
     if bytes < REGION_MIN {
-        let name = &device.facts().name;
-        return Err(Failure::usage(format!("{name}: {bytes} for a map; expected at least {REGION_MIN}")));
+        let of = Mistake::of(argument("target"), &device.facts().name);
+        return Err(of
+            .because(format!("{bytes} for a map"))
+            .expected(format!("at least {REGION_MIN}"))
+            .fail());
     }
     let point = SimDuration::from_secs(request.point_s.unwrap_or(1));
     Ok(MapPlan { region, point, content: request.on.content, seed: request.on.seed })

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use trimwise::block::{BlockQueue, ModelDevice, QueueConfig};
 use trimwise::content::ContentClass;
 use trimwise::engine::Sim;
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake, argument};
 use trimwise::profile::Profile;
 use trimwise::ssd::Drive;
 use trimwise::units::Bytes;
@@ -182,18 +182,19 @@ impl OnDevice {
     /// The real file or device, if it is one. Rejects what means nothing for a model.
     fn real(&self) -> Result<Option<RealTarget>, Failure> {
         let real = RealTarget::parse(&self.target, self.size, self.destroy.as_ref())?;
-        let given = [("--size", self.size.is_some()), ("--destroy", self.destroy.is_some())];
+        let given = [("size", self.size.is_some()), ("destroy", self.destroy.is_some())];
         match given.into_iter().find(|(_, given)| real.is_none() && *given) {
-            Some((option, _)) => Err(Failure::usage(format!(
-                "{option}: {} is a model; this option is for file:PATH and dev:PATH only",
-                self.target
-            ))),
+            Some((field, _)) => {
+                let why =
+                    format!("{} is a model; this option is for file:PATH and dev:PATH only", self.target);
+                Err(Mistake::on(field).because(why).fail())
+            }
             None => Ok(real),
         }
     }
 
     fn profile(&self) -> Result<Profile, Failure> {
-        input::profile(&self.target, "device").map_err(input::as_argument)
+        input::profile(&self.target, argument("target"))
     }
 
     fn settings(&self) -> Settings {
@@ -288,7 +289,10 @@ mod tests {
             (json!({"target": "sata-small", "tests": ["fill", "seqwrite:9GiB"]}), "expected at most 8 GiB"),
         ] {
             let failure = of(request.clone()).unwrap_err();
-            assert!(matches!(&failure, Failure::Usage(m) if m.contains(words)), "{request}: {failure:?}");
+            assert!(
+                matches!(&failure, Failure::Usage(m) if m.to_string().contains(words)),
+                "{request}: {failure:?}"
+            );
         }
     }
 
@@ -299,7 +303,7 @@ mod tests {
         std::fs::write(&full, vec![7; 32 << 20]).unwrap();
         let failure =
             of(json!({"target": format!("file:{}", full.display()), "tests": ["fill"]})).unwrap_err();
-        assert!(matches!(&failure, Failure::Usage(m) if m.contains("--destroy")), "{failure:?}");
+        assert!(matches!(&failure, Failure::Usage(m) if m.to_string().contains("--destroy")), "{failure:?}");
         assert_eq!(std::fs::read(&full).unwrap(), vec![7; 32 << 20], "nothing was written");
         let report = of(json!({
             "target": format!("file:{}", new.display()),

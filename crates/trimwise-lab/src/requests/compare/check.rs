@@ -1,8 +1,9 @@
 //! `compare --check kernel:...`: runs the model, and then a real kernel to check it.
 
 use trimwise::compare::result::{Cell, Target};
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake, set};
 use trimwise::policy::Trimmer;
+use trimwise::words;
 use trimwise_study::caller::{Caller, OnInterrupt};
 use trimwise_study::compare::check::{self, Check, LeftOut};
 use trimwise_study::compare::on_model::{self, Plan};
@@ -21,7 +22,7 @@ pub fn parse(text: &str) -> Result<KernelTarget, Failure> {
     let Some(target) = target.filter(|target| target.file_system == FileSystem::Ext4) else {
         return Err(check::refused(text));
     };
-    target.check_for_policies().map_err(|e| Failure::usage(format!("--check {text}: {e}")))?;
+    target.check_for_policies().map_err(|why| Mistake::of("check", text).because(why).fail())?;
     Ok(target)
 }
 
@@ -46,14 +47,16 @@ impl<'a> Planned<'a> {
         for policy in policies {
             match KernelPolicy::parse(&policy.to_string(), target) {
                 Ok(parsed) => checked.push(parsed),
-                Err(reason) => left_out.push(LeftOut { policy: (*policy).into(), reason }),
+                Err(reason) => {
+                    left_out.push(LeftOut { policy: (*policy).into(), reason: reason.to_string() });
+                }
             }
         }
         if checked.is_empty() {
-            return Err(Failure::usage(format!(
-                "--check kernel:{target}: this kernel has none of these policies; expected at least one --policy of {}",
-                KernelPolicy::forms(target)
-            )));
+            let expected =
+                words!["at least one ", set("policies", format!("of {}", KernelPolicy::forms(target)))];
+            let of = Mistake::of("check", format!("kernel:{target}"));
+            return Err(of.because("this kernel has none of these policies").expected(expected).fail());
         }
         let image = guests::image(target).map_err(|failure| failure.to_string());
         Ok(Self { target, policies: checked, left_out, image })

@@ -1,8 +1,9 @@
 //! Which kernel runs the file system that a request is about: the built one that is closest to the host's.
 
 use trimwise::compare::result::Target;
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake, Words, key, set};
 use trimwise::policy::LinuxVersion;
+use trimwise::words;
 use trimwise_study::caller::Caller;
 use trimwise_study::compare::CompareRequest;
 use trimwise_study::compare::file_system::{answer_by_model, asked, differs, title};
@@ -28,31 +29,37 @@ pub(crate) fn target(
     caller: &dyn Caller,
 ) -> Result<Target, Failure> {
     let (file_system, of_host) = asked(request, found.as_deref());
-    let refused = |why: &str| Err(Failure::usage(format!("--fs {}: {why}", file_system.name())));
+    let of = Mistake::of("fs", file_system.name());
     if file_system == FileSystem::Ext4 {
         return Ok(Target::Model);
     }
     if let Some(found) = found.as_ref().filter(|_| of_host != Some(file_system)) {
         let own = of_host.filter(|fs| *fs != FileSystem::Ext4);
         let or_own = own.map_or(String::new(), |own| format!(", or {}", own.name()));
-        let here = found.file_system();
-        return refused(&format!("--here is on {here}; expected --fs ext4, the model{or_own}"));
+        let why = words![key("here"), format!(" is on {}", found.file_system())];
+        return Err(of
+            .because(why)
+            .expected(words![set("fs", "ext4"), format!(", the model{or_own}")])
+            .fail());
     }
     if request.check.is_some() && request.fs.is_some() {
-        return refused("runs on a kernel, and --check checks the model; expected one of them");
+        let why = words!["runs on a kernel, and ", key("check"), " checks the model"];
+        return Err(of.because(why).expected("one of them").fail());
     }
     if let Some(linux) = &request.linux {
-        linux.parse::<LinuxVersion>().map_err(|e| Failure::usage(format!("--linux: {e}")))?;
+        linux.parse::<LinuxVersion>().map_err(|e| Mistake::on("linux").because(e.to_string()).fail())?;
     }
     let host = found.as_ref().map(|found| found.kernel().to_owned());
     let wanted = request.linux.clone().or(host).unwrap_or_else(|| defaults::LINUX.to_owned());
     let (reason, remedy) = match kernel(file_system, &wanted) {
-        Err((reason, remedy)) => (reason, format!("; for {} itself: {remedy}", title(file_system))),
+        Err((reason, remedy)) => {
+            (Words::from(reason), format!("; for {} itself: {remedy}", title(file_system)))
+        }
         Ok(target) => {
             // Whoever names the file system hears all that it does not take; for a host's, the model can answer.
             let refusals = on_kernel::refusals(request, workload, &target).into_iter();
-            let what =
-                request.check.iter().map(|_| "--check checks the model".to_owned()).chain(refusals).next();
+            let check = request.check.iter().map(|_| Mistake::on("check").that_is("checks the model"));
+            let what = check.chain(refusals).next();
             let Some(what) = what.filter(|_| request.fs.is_none()) else {
                 if let Some(found) = found {
                     let (name, kernel) = (title(file_system), &target.kernel);
@@ -61,17 +68,16 @@ pub(crate) fn target(
                 return Ok(Target::Kernel(target.to_string()));
             };
             // What would be accepted there helps nobody who did not name it.
-            (what.split("; ").next().unwrap_or_default().to_owned(), String::new())
+            (words![Mistake { accepted: None, ..what }.to_string()], String::new())
         }
     };
     if let Some(found) = found.filter(|_| request.fs.is_none()) {
-        answer_by_model(file_system, (&reason, &remedy), (found, caller));
+        answer_by_model(file_system, (&reason.to_string(), &remedy), (found, caller));
         return Ok(Target::Model);
     }
     let differs = differs(file_system);
-    refused(&format!(
-        "{reason}; the model's ext4 (--fs ext4) shows what TRIM is worth to this drive and work, not what {differs}{remedy}"
-    ))
+    let rest = format!(") shows what TRIM is worth to this drive and work, not what {differs}{remedy}");
+    Err(of.because(words![reason, "; the model's ext4 (", set("fs", "ext4"), rest]).fail())
 }
 
 /// Finds the kernel that is closest to a version, for this file system.

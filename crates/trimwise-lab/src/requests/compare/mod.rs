@@ -11,7 +11,7 @@ pub mod workload;
 mod tests;
 
 use trimwise::compare::result::Target;
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake};
 use trimwise_study::caller::Caller;
 use trimwise_study::compare::here::StandIn;
 use trimwise_study::compare::workload::Workload;
@@ -55,7 +55,9 @@ pub fn on_chosen(
     target: &str,
     found: Option<&StandIn>,
 ) -> Result<(CompareRequest, KernelTarget), Failure> {
-    let parsed = target.parse().map_err(|e| Failure::usage(format!("--target kernel:{target}: {e}")))?;
+    let parsed = target
+        .parse()
+        .map_err(|e: String| Mistake::of("target", format!("kernel:{target}")).because(e).fail())?;
     let mut request = request.clone();
     if let Some(found) = found {
         request.utilization.get_or_insert(found.utilization_percent());

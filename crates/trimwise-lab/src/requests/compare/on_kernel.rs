@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 
 use crate::guests::{self, Bounds, RealKernel};
 use trimwise::compare::result::{Cell, DriveFacts, Target};
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake, Mistakes, set};
 use trimwise::fs::layout::FormatOptions;
 use trimwise::policy::Trimmer;
 use trimwise::profile::Profile;
 use trimwise::units::Bytes;
+use trimwise::words;
 use trimwise::workload::days::Days;
 use trimwise_linux::kept;
 use trimwise_linux::pool;
@@ -31,7 +32,7 @@ use trimwise_study::compare::here::{Here, StandIn};
 use trimwise_study::compare::on_model::{days, needs_days};
 use trimwise_study::compare::room::Room;
 use trimwise_study::compare::workload::Workload;
-use trimwise_study::compare::{CompareRequest, Comparison, Grid, NO_FILL, Ran, Settings, finish, or};
+use trimwise_study::compare::{CompareRequest, Comparison, Grid, Ran, Settings, finish, no_fill, or};
 use trimwise_study::defaults;
 use trimwise_study::input::{self, distinct, named};
 
@@ -53,24 +54,24 @@ pub struct Plan {
     pub settings: Settings,
 }
 
-/// Finds everything that no kernel does of what a request asks for, each in a sentence without its end.
-pub(super) fn refusals(request: &CompareRequest, workload: &Workload, target: &KernelTarget) -> Vec<String> {
-    let is_usage = |failure: Failure| match failure {
-        Failure::Usage(why) => Some(why),
-        _ => None,
+/// Finds everything that no kernel does of what a request asks for.
+pub(super) fn refusals(request: &CompareRequest, workload: &Workload, target: &KernelTarget) -> Vec<Mistake> {
+    let of_usage = |failure: Failure| match failure {
+        Failure::Usage(mistakes) => mistakes.0,
+        _ => Vec::new(),
     };
     let days = days(request, workload);
     let policies = request.policies.iter().filter_map(|text| policy(text, target).err());
     let daemon = request.policies.iter().filter(|text| Trimmer::is_daemon(text)).map(|text| needs_days(text));
     let daemon = daemon.filter(|_| matches!(days, Ok(None)));
     let of_workload = [to_guest(workload).err(), days.as_ref().err().cloned()];
-    policies.chain(daemon).chain(of_workload.into_iter().flatten()).filter_map(is_usage).collect()
+    policies.chain(daemon).chain(of_workload.into_iter().flatten()).flat_map(of_usage).collect()
 }
 
 /// Parses a policy of a kernel.
 pub(crate) fn policy(text: &str, target: &KernelTarget) -> Result<(String, KernelPolicy), Failure> {
     let policy = KernelPolicy::parse(&input::usual_name(text), target)
-        .map_err(|e| Failure::usage(format!("--policy: {e}")))?;
+        .map_err(|mistake| Mistake { asked: Mistake::on("policies").asked, ..mistake }.fail())?;
     Ok((policy.to_string(), policy))
 }
 
@@ -88,19 +89,19 @@ impl Plan {
         target: &KernelTarget,
         (workload, found): (Workload, Option<StandIn>),
     ) -> Result<Self, Failure> {
-        let option = format!("--target {}", request.target);
-        target.check_for_policies().map_err(|e| Failure::usage(format!("{option}: {e}")))?;
+        let mut wrong = Mistakes::default();
+        let options = target.check_for_policies();
+        wrong.keep(options.map_err(|why| Mistake::of("target", &request.target).because(why).fail()))?;
         if request.linux.is_some() {
-            let what = format!("--linux does not go with {option}: the target names the kernel");
-            return Err(Failure::usage(what));
+            let target = set("target", &request.target);
+            let why = words!["does not go with ", target, ": the target names the kernel"];
+            wrong.0.push(Mistake::on("linux").that_is(why));
         }
         if request.fill {
-            return Err(Failure::usage(NO_FILL));
+            wrong.keep::<()>(Err(no_fill()))?;
         }
-        let refusals = refusals(request, &workload, target);
-        if !refusals.is_empty() {
-            return Err(Failure::usage(refusals.join("\n")));
-        }
+        wrong.0.extend(refusals(request, &workload, target));
+        wrong.end()?;
         let days = days(request, &workload)?;
         let mut policy_arguments = request.policies.clone();
         if policy_arguments.is_empty() {
@@ -114,7 +115,7 @@ impl Plan {
                 policy_arguments.extend(["batch:1d", "batch:1w"].map(str::to_owned));
             }
         }
-        let policies = distinct(&policy_arguments, "--policy", |text| policy(text, target))?;
+        let policies = distinct(&policy_arguments, "policies", |text| policy(text, target))?;
         if policies.iter().any(|policy| policy.is_daemon()) {
             guests::trimwised()?;
         }
@@ -122,7 +123,7 @@ impl Plan {
             Some(found) => vec![found.device.clone()],
             None => or(&request.devices, [defaults::DEVICE]),
         };
-        let mut devices = named(&device_arguments, "--device", input::device)?;
+        let mut devices = named(&device_arguments, "devices", input::device)?;
         let here =
             found.as_ref().map(|found| found.stand_in(&mut devices[0], days.is_some(), true)).transpose()?;
         let workload = found.as_ref().map_or_else(|| workload.clone(), |found| workload.scaled(&found.scale));
@@ -226,17 +227,15 @@ impl Runs<'_> {
             guests::check_size(device, self.target.file_system)?;
             let least = Bytes(self.memory.0.saturating_add(pool::memory_of_run(device).0));
             pool::check_memory(least).map_err(|why| {
-                Failure::usage(format!(
-                    "--memory {}: a guest with a model of {} {why}; expected less memory, or a smaller drive",
-                    self.memory.0 >> 20,
-                    device.name
-                ))
+                Mistake::of("memory", self.memory.0 >> 20)
+                    .because(format!("a guest with a model of {} {why}", device.name))
+                    .expected("less memory, or a smaller drive")
+                    .fail()
             })?;
             if !device.config.trim.is_supported() && policy != KernelPolicy::Off {
-                return Err(Failure::usage(format!(
-                    "--policy {policy}: {} does not support TRIM; expected --policy off there",
-                    device.name
-                )));
+                let of =
+                    Mistake::of("policies", policy).because(format!("{} does not support TRIM", device.name));
+                return Err(of.expected(words![set("policies", "off"), " there"]).fail());
             }
             // The room of other file systems is unknown.
             if self.target.file_system == FileSystem::Ext4

@@ -77,10 +77,9 @@ impl Unfinished {
         let Some(folder) = &self.folder else { return };
         let entered = Kept::open(folder).and_then(|kept| kept.enter(cell, result));
         self.count.fetch_add(u64::from(entered.is_ok()), Ordering::Relaxed);
-        if let Err(Failure::Usage(why) | Failure::Run(why) | Failure::Unchecked(why)) = entered
+        if let Err(why) = entered.map_err(Failure::unasked)
             && !self.is_refused.swap(true, Ordering::Relaxed)
         {
-            let why = why.strip_prefix("--out ").unwrap_or(&why);
             caller.note(&format!("finished runs cannot be kept, so a stop loses them: {why}"));
         }
     }

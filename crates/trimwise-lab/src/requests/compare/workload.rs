@@ -1,6 +1,6 @@
 //! Workloads as guests run them.
 
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake};
 use trimwise::workload::program::Program;
 use trimwise_study::compare::workload::{Kind, Workload};
 use trimwise_study::programs::Programs;
@@ -24,7 +24,7 @@ pub fn to_guest(workload: &Workload) -> Result<KernelWorkload, Failure> {
             let found = programs.found(true)?;
             found
                 .check(SEARCH_PATH.as_ref())
-                .map_err(|e| Failure::usage(format!("--workload {}: {e}", workload.argument)))?;
+                .map_err(|why| Mistake::of("workload", &workload.argument).because(why).fail())?;
             let Programs { setup, run } = found;
             Ok(KernelWorkload::Command { setup, run })
         }

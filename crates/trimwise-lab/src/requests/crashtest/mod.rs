@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 
 use crate::crash::{CUTS_PER_RUN, CrashReport, CrashTest};
 use serde::{Deserialize, Serialize};
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake, Mistakes};
 use trimwise::policy::{PolicySpec, Trimmer};
 use trimwise::units::Bytes;
 use trimwise_linux::pool;
@@ -119,21 +119,22 @@ struct Plan {
 
 impl Plan {
     fn of(request: &CrashtestRequest) -> Result<Self, Failure> {
-        within("--cuts", request.cuts, &CUTS)?;
-        within("--run", request.run, &RUN)?;
-        within("--jobs", request.jobs, &JOBS)?;
-        at_most_one(&[("--cuts", request.cuts.is_some()), ("--run", request.run.is_some())])?;
+        Mistakes::of([
+            within("cuts", request.cuts, &CUTS),
+            within("run", request.run, &RUN),
+            within("jobs", request.jobs, &JOBS),
+            at_most_one(&[("cuts", request.cuts.is_some()), ("run", request.run.is_some())]),
+        ])?;
         let mut given = request.policies.clone();
         if given.is_empty() {
             given.extend(PolicySpec::examples().iter().map(ToString::to_string));
             given.push(Trimmer::DM_TRIM.to_string());
         }
-        let policies = named(&given, "--policy", input::trimmer)?;
+        let policies = named(&given, "policies", input::trimmer)?;
         if let Some((name, _)) = policies.iter().find(|(_, policy)| policy.is_hosted()) {
-            return Err(Failure::usage(format!(
-                "--policy {name}: the daemon trims free space by range, as every run here does; expected a policy of \
-                 the file system, or dm-trim[:POLICY]"
-            )));
+            let why = "the daemon trims free space by range, as every run here does";
+            let expected = "a policy of the file system, or dm-trim[:POLICY]";
+            return Err(Mistake::of("policies", name).because(why).expected(expected).fail());
         }
         let (cuts, numbers) = match request.run {
             Some(run) => ((run + 1) * CUTS_PER_RUN, vec![run]),

@@ -7,7 +7,7 @@ use crate::crash::kernel::{self, CUTS_PER_RUN, KernelCrashTest};
 use crate::guests::{self, Bounds, RealKernel};
 use crate::requests::limits;
 use serde::{Deserialize, Serialize};
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake, Mistakes};
 use trimwise::profile::Profile;
 use trimwise::ssd::Drive;
 use trimwise::units::Bytes;
@@ -131,8 +131,11 @@ impl OnKernel {
         }
         let device = kernel::device(profile, file_system)?;
         Drive::new(&device.config, device.faults, self.seed).map_err(|e| {
-            let fault = self.fault.map_or_else(String::new, |fault| format!("--fault {}: ", fault.name()));
-            Failure::usage(format!("{fault}--device {}: {e}", device.name))
+            let of = Mistake::of("device", &device.name).because(e.to_string());
+            match self.fault {
+                Some(fault) => Mistake::of("fault", fault.name()).with(Mistakes(vec![of])).fail(),
+                None => of.fail(),
+            }
         })?;
         kernel::check_programs(file_system)?;
         let image = guests::image(&target)?;
@@ -157,10 +160,12 @@ impl OnKernel {
 ///
 /// A [`Failure`] if the request is wrong or a run fails. Violations are in the [answer](KernelCrashTests::failure).
 pub fn run(request: &KernelCrashtestRequest, caller: &dyn Caller) -> Result<KernelCrashTests, Failure> {
-    within("--cuts", request.cuts, &CUTS)?;
-    within("--cut", request.cut, &CUT)?;
     let given = [request.cut.is_some(), request.cuts.is_some(), request.on.run.is_some()];
-    at_most_one(&[("--cut", given[0]), ("--cuts", given[1]), ("--run", given[2])])?;
+    Mistakes::of([
+        within("cuts", request.cuts, &CUTS),
+        within("cut", request.cut, &CUT),
+        at_most_one(&[("cut", given[0]), ("cuts", given[1]), ("run", given[2])]),
+    ])?;
     let (Found { target, device, image }, bounds) = request.on.find(caller)?;
     let seed = request.on.seed;
     let guest = guests::guest(&image, MEMORY, &bounds)?;
@@ -222,9 +227,9 @@ pub fn run(request: &KernelCrashtestRequest, caller: &dyn Caller) -> Result<Kern
 }
 
 fn parse(target: &str) -> Result<KernelTarget, Failure> {
-    let parsed = target.strip_prefix("kernel:").ok_or_else(|| {
-        format!("'{target}'; expected kernel:VERSION:FS[:MOUNT_OPTIONS] such as kernel:6.12:ext4:discard")
-    });
-    let parsed = parsed.and_then(str::parse::<KernelTarget>);
-    parsed.map_err(|e| Failure::usage(format!("--target {e}")))
+    let Some(text) = target.strip_prefix("kernel:") else {
+        let expected = "kernel:VERSION:FS[:MOUNT_OPTIONS] such as kernel:6.12:ext4:discard";
+        return Err(Mistake::on("target").that_is(format!("'{target}'")).expected(expected).fail());
+    };
+    text.parse().map_err(|e: String| Mistake::on("target").that_is(e).fail())
 }

@@ -7,7 +7,7 @@ use std::num::NonZero;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake};
 use trimwise::units::Bytes;
 use trimwise_uml::images::{
     Built, BuiltSet, CATALOGUE, Cache, KernelError, KernelImage, KernelName, Order, Step,
@@ -122,9 +122,8 @@ pub fn build(request: &KernelBuildRequest, caller: &dyn Caller) -> Result<Kernel
     }
     if let (Some(source), [_, _, ..]) = (&request.source, versions.as_slice()) {
         let given = versions.join(" ");
-        let what =
-            format!("--source {}: holds one version, but {given} were given; expected one", source.display());
-        return Err(Failure::usage(what));
+        let why = format!("holds one version, but {given} were given");
+        return Err(Mistake::of("source", source.display()).because(why).expected("one").fail());
     }
     let orders: Vec<Order> = versions
         .into_iter()
@@ -283,7 +282,7 @@ impl Kernel {
 pub fn failure(error: KernelError) -> Failure {
     match error {
         KernelError::Interrupted => Failure::Interrupted,
-        error if error.is_usage() => Failure::usage(error),
+        error if error.is_usage() => error.mistake().fail(),
         error => Failure::run(error),
     }
 }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use trimwise::block::{Port, PortCounts};
 use trimwise::compare::gauge::{Stale, device_figures};
 use trimwise::compare::result::DeviceFigures;
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake, Mistakes};
 use trimwise::profile::Profile;
 use trimwise::trace::{Header, TraceDevice};
 use trimwise::units::Bytes;
@@ -231,18 +231,21 @@ impl<'a> Plan<'a> {
     /// A [`Failure`] that names what is wrong or missing.
     pub fn of(request: &'a KernelRunRequest) -> Result<Self, Failure> {
         request.limits.check()?;
-        within("--aged", request.aged_percent, &AGED_PERCENT)?;
-        within("--memory", request.memory_mib, &defaults::MEMORIES_MIB)?;
-        at_most_one(&[("--aged", request.aged_percent.is_some()), ("--image", request.image.is_some())])?;
-        if request.command.is_empty() {
-            return Err(Failure::usage("no program; expected one and its arguments"));
-        }
+        let command = match request.command.is_empty() {
+            true => Err(Mistake::that("no program").expected("one and its arguments").fail()),
+            false => Ok(()),
+        };
+        let aged = [("aged_percent", request.aged_percent.is_some()), ("image", request.image.is_some())];
+        Mistakes::of([
+            within("aged_percent", request.aged_percent, &AGED_PERCENT),
+            within("memory_mib", request.memory_mib, &defaults::MEMORIES_MIB),
+            at_most_one(&aged),
+            command,
+        ])?;
         let target: RunTarget = request.target.parse().map_err(Failure::usage)?;
         if target.file_system.is_none() && request.aged_percent.is_some() {
-            return Err(Failure::usage(format!(
-                "--aged needs a file system; expected {}:FS and not {}",
-                target.kernel, request.target
-            )));
+            let expected = format!("{}:FS and not {}", target.kernel, request.target);
+            return Err(Mistake::on("aged_percent").that_is("needs a file system").expected(expected).fail());
         }
         let command = programs::in_guest(&request.command)?;
         let device = input::profile(request.device.as_deref().unwrap_or(defaults::DEVICE), "device")?;
@@ -251,7 +254,7 @@ impl<'a> Plan<'a> {
         let read = |path: &PathBuf| {
             let capacity = Bytes::from_units(device.config.capacity_units());
             Image::read(path, target.file_system, capacity)
-                .map_err(|what| Failure::usage(format!("--image {}: {what}", path.display())))
+                .map_err(|why| Mistake::of("image", path.display()).because(why).fail())
         };
         let image = request.image.as_ref().map(read).transpose()?;
         Ok(Self { request, target, kernel, command, device, second, image })

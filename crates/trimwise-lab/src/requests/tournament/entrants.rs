@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake, set};
 use trimwise::policy::{Policy, PolicyId};
+use trimwise::words;
 use trimwise_linux::files::read_input;
 use trimwise_linux::kept::hash;
 
@@ -116,7 +117,8 @@ fn expect_program(program: &str, what: &str, policy: &str) -> Result<(), Failure
     let mut command = Command::new(program);
     command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().map(drop).map_err(|error| {
-        Failure::usage(format!("{policy}: needs {program}: {error}; expected {what} on the PATH"))
+        let why = format!("{policy}: needs {program}: {error}");
+        Mistake::that(why).expected(format!("{what} on the PATH")).fail()
     })
 }
 
@@ -127,12 +129,13 @@ fn compiled(
     source: Option<&Path>,
     caller: &dyn Caller,
 ) -> Result<Result<PathBuf, String>, Failure> {
-    let expected = "expected a checkout of trimwise's source, whose library it is compiled with";
+    let expected = "a checkout of trimwise's source, whose library it is compiled with";
     let Some(source) = source else {
-        return Err(Failure::usage(format!("{name}: needs --source CHECKOUT; {expected}")));
+        let why = words![format!("{name}: needs "), set("source", "CHECKOUT")];
+        return Err(Mistake::that(why).expected(expected).fail());
     };
     let refuse = |why: &dyn std::fmt::Display| {
-        Failure::usage(format!("--source {}: {why}; {expected}", source.display()))
+        Mistake::of("source", source.display()).because(why.to_string()).expected(expected).fail()
     };
     let library = source.join("crates/trimwise");
     let library = library.canonicalize().map_err(|error| refuse(&format!("crates/trimwise: {error}")))?;

@@ -19,8 +19,9 @@ use crate::made::MadeBy;
 use serde::{Deserialize, Serialize};
 use trimwise::compare::result::{Cell, Measure};
 use trimwise::compare::standings::{self, Standing};
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake, Mistakes, argument, key};
 use trimwise::policy::PolicyId;
+use trimwise::words;
 
 use entrants::Entrant;
 use trimwise_study::caller::{Caller, OnInterrupt};
@@ -153,9 +154,11 @@ struct Costs {
 /// What is wrong with the request, the rules or the folder of the results, or that it was interrupted.
 /// [`Tournament::failure`] says whether policies are out.
 pub fn run(request: &TournamentRequest, caller: &dyn Caller) -> Result<Tournament, Failure> {
-    within("--jobs", request.jobs, &JOBS)?;
-    within("--max-silence", request.max_silence_s, &GUEST_S)?;
-    check_directory("the folder", &request.dir)?;
+    Mistakes::of([
+        within("jobs", request.jobs, &JOBS),
+        within("max_silence_s", request.max_silence_s, &GUEST_S),
+        check_directory(argument("dir"), &request.dir),
+    ])?;
     let rules = Rules::of(&request.dir)?;
     let grid = rules.grid()?;
     let stop = caller.stop(OnInterrupt::StopAndShow)?;
@@ -167,7 +170,7 @@ pub fn run(request: &TournamentRequest, caller: &dyn Caller) -> Result<Tournamen
         return Ok(tournament);
     }
     let out = request.out.clone().unwrap_or_else(|| request.dir.join(RESULTS));
-    check_directory("--out", &out)?;
+    check_directory("out", &out)?;
     let played = Played { request, caller, stop: &stop };
     // All of them before the first run: what is refused costs no time.
     let built_in = played.open(grid, out.join("built-in"))?;
@@ -216,13 +219,7 @@ impl Rules {
             return Ok(Self { file: BUILT_IN.to_owned(), text: RULES.to_owned() });
         }
         let file = path.display().to_string();
-        let text =
-            input::read(&file, "rules", "a tournament's rules (TOML)", &[]).map_err(
-                |failure| match failure {
-                    Failure::Usage(why) => Failure::usage(why.trim_start_matches("--rules ")),
-                    other => other,
-                },
-            )?;
+        let text = input::read(&file, argument("rules"), "a tournament's rules (TOML)", &[])?;
         Ok(Self { file, text })
     }
 
@@ -232,11 +229,9 @@ impl Rules {
             return Ok(grid);
         }
         let line = self.text.lines().position(|line| line.trim_start().starts_with("policies"));
-        Err(Failure::usage(format!(
-            "{}:{}: policies: has no \"off\"; expected it: the others are compared with it",
-            self.file,
-            1 + line.unwrap_or_default()
-        )))
+        let of = Mistake::on("policies").because("has no \"off\"");
+        let of = of.expected("it: the others are compared with it");
+        Err(of.at(&self.file, Some(1 + line.unwrap_or_default())).fail())
     }
 
     /// The standings before anybody has played.
@@ -294,8 +289,10 @@ impl Played<'_> {
     /// Opens the folder of a sweep.
     fn open(&self, grid: Grid, out: PathBuf) -> Result<Opened, Failure> {
         let folder = Folder::open(&out, &grid, self.request.replaces).map_err(|failure| match failure {
-            Failure::Usage(why) if Folder::is_of_sweep(&out) => {
-                Failure::usage(format!("{why}, or --anew to remove them and run all again"))
+            Failure::Usage(mut mistakes) if Folder::is_of_sweep(&out) => {
+                let remedy = words![", or ", key("anew"), " to remove them and run all again"];
+                mistakes.0.iter_mut().for_each(|mistake| mistake.why.push(remedy.clone()));
+                Failure::Usage(mistakes)
             }
             other => other,
         })?;

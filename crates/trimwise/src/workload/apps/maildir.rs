@@ -59,10 +59,10 @@ pub async fn run<F: Files>(at: &Place<'_, F, Parameters>) -> Result<(), FileErro
         stage.rename(&path("tmp"), &path("new")).await?;
         unread.push(path("new"));
         if stage.happens(p.reads) {
-            let message = unread.swap_remove(stage.below(unread.len() as u64) as usize);
-            stage.read_whole(&message, 64 << 10).await?;
-            let read = message.replace("/new/", "/cur/") + ":2,S";
-            stage.rename(&message, &read).await?;
+            let mail = unread.swap_remove(stage.below(unread.len() as u64) as usize);
+            stage.read_whole(&mail, 64 << 10).await?;
+            let read = mail.replace("/new/", "/cur/") + ":2,S";
+            stage.rename(&mail, &read).await?;
             seen.push(read);
         }
         if unread.len() + seen.len() > p.messages as usize {

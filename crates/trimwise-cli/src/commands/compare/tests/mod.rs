@@ -206,7 +206,7 @@ fn a_real_directory_refuses_what_only_a_model_can_do() {
         let line = format!("--target dir:/mnt/x {option}");
         let failure = run(&arguments(&line), &Silent::default()).unwrap_err();
         let name = option.split(' ').next().unwrap();
-        assert!(matches!(&failure, Failure::Usage(m) if m.starts_with(name)), "{failure:?}");
+        assert!(matches!(&failure, Failure::Usage(m) if m.to_string().starts_with(name)), "{failure:?}");
     }
 }
 
@@ -308,7 +308,10 @@ fn days_refuse_what_is_not_spread_over_them() {
         ("--days 7 --policy trimwised --device vertex-60gb@1.3", "does not support TRIM"),
     ] {
         let failure = run(&arguments(line), &Unreached).unwrap_err();
-        assert!(matches!(&failure, Failure::Usage(m) if m.contains(words)), "{line}: {failure:?}");
+        assert!(
+            matches!(&failure, Failure::Usage(m) if m.to_string().contains(words)),
+            "{line}: {failure:?}"
+        );
     }
     let plan = on_model::Plan::of(&arguments("--days 7 --day office").request().unwrap()).unwrap();
     let names: Vec<String> = plan.policies.iter().map(ToString::to_string).collect();
@@ -382,7 +385,10 @@ fn one_thing_given_twice_is_refused_also_under_another_name() {
     let profile = concat!(env!("CARGO_MANIFEST_DIR"), "/../../profiles/vendor1.toml");
     for line in ["--policy off --policy off".to_owned(), format!("--device vendor1 --device {profile}")] {
         let failure = run(&arguments(&line), &Silent::default()).unwrap_err();
-        assert!(matches!(&failure, Failure::Usage(m) if m.contains("given twice")), "{failure:?}");
+        assert!(
+            matches!(&failure, Failure::Usage(m) if m.to_string().contains("given twice")),
+            "{failure:?}"
+        );
     }
 }
 

@@ -31,7 +31,7 @@ fn a_trace_is_compared_on_a_modelled_drive() {
         (format!("trace:{}:foo=1:wrap", path.display()), "'foo=1' is not an option; expected open"),
     ] {
         let failure = compared(&["-w", &workload]).unwrap_err();
-        assert!(matches!(&failure, Failure::Usage(m) if m.contains(expected)), "{failure:?}");
+        assert!(matches!(&failure, Failure::Usage(m) if m.to_string().contains(expected)), "{failure:?}");
     }
 }
 
@@ -56,7 +56,10 @@ fn a_trace_of_reads_and_writes_only_says_what_it_can_tell() {
     assert!(failure.to_string().contains("--policy off"), "{failure}");
     std::fs::write(&path, "0,R,0,0,1\n").unwrap();
     let failure = compared(&[&words[..], &["off"]].concat()).unwrap_err();
-    assert!(matches!(&failure, Failure::Usage(m) if m.contains("1 are of no sectors")), "{failure:?}");
+    assert!(
+        matches!(&failure, Failure::Usage(m) if m.to_string().contains("1 are of no sectors")),
+        "{failure:?}"
+    );
 }
 
 #[test]
@@ -86,7 +89,10 @@ fn regression_a_trace_is_refused_without_its_recording_and_the_size_of_its_drive
     let text = of(&whole).unwrap();
     assert!(text.contains("recorded on a drive of 1 GiB, and sata-small has 8 GiB"), "{text}");
     let failure = of(&part).unwrap_err();
-    assert!(matches!(&failure, Failure::Usage(m) if m.contains("the recording is missing")), "{failure:?}");
+    assert!(
+        matches!(&failure, Failure::Usage(m) if m.to_string().contains("the recording is missing")),
+        "{failure:?}"
+    );
 }
 
 fn compared(arguments: &[&str]) -> Result<String, Failure> {

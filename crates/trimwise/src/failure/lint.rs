@@ -1,0 +1,148 @@
+//! Refuses code that takes the text of an error apart: what it looks for belongs into the error as data.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What takes a text apart or rewrites it.
+const TAKEN_APART_BY: [&str; 14] = [
+    "contains",
+    "ends_with",
+    "replace",
+    "replacen",
+    "rsplit",
+    "rsplit_once",
+    "split",
+    "split_once",
+    "splitn",
+    "starts_with",
+    "strip_prefix",
+    "strip_suffix",
+    "trim_end_matches",
+    "trim_start_matches",
+];
+
+/// What texts of errors, notes and findings are called.
+const TEXTS: [&str; 9] =
+    ["error", "failure", "finding", "message", "mistake", "note", "reason", "refusal", "why"];
+
+/// Files where it is not an error of this project that is taken apart, or that await their data; with the receiver.
+const EXCEPT: [(&str, &str, &str); 4] = [
+    ("trimwise-lab/src/crash/kernel/soak.rs", "error", "a number of errno in the log of a guest"),
+    ("trimwise-linux/src/doctor/mod.rs", "why", "findings have no identifiers yet"),
+    ("trimwise-linux/src/today.rs", "why", "findings have no identifiers yet"),
+    ("trimwised/src/helper.rs", "message", "errors of TRIM begin with the mount, which the daemon names too"),
+];
+
+/// The receiver of a call that ends before `end`: `error.to_string()`, `self.message`.
+fn receiver(code: &str, end: usize) -> &str {
+    let (mut depth, mut start) = (0_usize, end);
+    for (at, letter) in code[..end].char_indices().rev() {
+        match letter {
+            ')' | ']' => depth += 1,
+            '(' | '[' if depth > 0 => depth -= 1,
+            _ if depth > 0 || letter.is_alphanumeric() || "._:".contains(letter) => {}
+            _ => break,
+        }
+        start = at;
+    }
+    &code[start..end]
+}
+
+/// Whether it is the text of an error: called so, a field or method of that name, or made by `e.to_string()`.
+fn is_text(receiver: &str) -> bool {
+    let last = receiver.strip_suffix(".to_string()").map(|of| (of, true)).unwrap_or((receiver, false));
+    let (of, is_made) = last;
+    let name = of.trim_end_matches("()").rsplit(['.', ':']).next().unwrap_or_default();
+    TEXTS.contains(&name) || is_made && matches!(name, "e" | "err")
+}
+
+/// The code before its tests, without comments, and with each chain of calls on one line; line numbers stay apart.
+fn chains(source: &str) -> Vec<(usize, String)> {
+    let mut chains: Vec<(usize, String)> = Vec::new();
+    for (number, line) in source.lines().enumerate().take_while(|(_, line)| *line != "#[cfg(test)]") {
+        let code = line.trim();
+        match chains.last_mut() {
+            _ if code.starts_with("//") => {}
+            Some((_, chain)) if code.starts_with('.') => chain.push_str(code),
+            _ => chains.push((number + 1, code.to_owned())),
+        }
+    }
+    chains
+}
+
+/// The lines that take the text of an error apart, each with the receiver.
+fn found(source: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    for (line, code) in chains(source) {
+        for method in TAKEN_APART_BY {
+            for (at, call) in code.match_indices(&format!(".{method}(")) {
+                let receiver = receiver(&code, at);
+                // Cleaning a text of what a terminal would obey leaves its meaning.
+                if is_text(receiver) && !code[at + call.len()..].starts_with("char::is_control") {
+                    found.push((line, receiver.to_owned()));
+                }
+            }
+        }
+    }
+    found
+}
+
+fn sources(folder: &Path, all: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display())) {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if path.is_dir() && name != "tests" {
+            sources(&path, all);
+        } else if name.ends_with(".rs") && !name.ends_with("tests.rs") && name != "lint.rs" {
+            all.push(path);
+        }
+    }
+}
+
+#[test]
+fn nobody_takes_the_text_of_an_error_apart() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut files = Vec::new();
+    for entry in fs::read_dir(root.join("crates")).unwrap() {
+        sources(&entry.unwrap().path().join("src"), &mut files);
+    }
+    sources(&root.join("python/src"), &mut files);
+    assert!(files.len() > 300, "only {} files were found below {}", files.len(), root.display());
+    let mut wrong = Vec::new();
+    for file in files {
+        let shown = file.display().to_string();
+        for (line, receiver) in found(&fs::read_to_string(&file).unwrap()) {
+            if !EXCEPT.iter().any(|(end, of, _)| shown.ends_with(end) && receiver == *of) {
+                wrong.push(format!(
+                    "{shown}:{line}: takes the text of `{receiver}` apart; give the error a field or a variant that says \
+                     it (`trimwise::failure::Mistake` for a wrong request), and match that"
+                ));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn what_takes_a_text_apart_is_found_where_it_is_and_nothing_else() {
+    let planted = "fn a() {\n    let why = error\n        .to_string()\n        .replace(\"a\", \"b\");\n    \
+                   if self.message.split(';').count() > 1 || e.to_string().contains(\"x\") {}\n    \
+                   failure.strip_prefix(\"--out \");\n}\n";
+    let receivers: Vec<(usize, String)> = found(planted);
+    let receivers: Vec<(usize, &str)> = receivers.iter().map(|(line, of)| (*line, &**of)).collect();
+    assert_eq!(
+        receivers,
+        [(2, "error.to_string()"), (5, "e.to_string()"), (5, "self.message"), (6, "failure")]
+    );
+    for fine in [
+        "path.to_string().replace('/', \"_\");",
+        "errors.contains(&error);",
+        "// error.to_string().split(':')",
+        "text.split(\"error\");",
+        "#[cfg(test)]\nmod tests { fn a() { error.contains(\"x\"); } }",
+        "error.to_string().replace(char::is_control, \" \");",
+        "note(text).contains('a');",
+    ] {
+        assert_eq!(found(fine), [], "{fine}");
+    }
+}

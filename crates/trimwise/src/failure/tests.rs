@@ -1,0 +1,101 @@
+use super::*;
+use crate::words;
+
+fn utilization() -> Mistake {
+    Mistake::of("utilization", 101).expected("a value from 0 to 100")
+}
+
+#[test]
+fn each_door_spells_a_field_in_its_own_way() {
+    let said = |failure: &Failure| {
+        [Door::Command, Door::Grid, Door::Json, Door::Python].map(|door| failure.at(door))
+    };
+    assert_eq!(
+        said(&utilization().fail()),
+        [
+            "--utilization 101: expected a value from 0 to 100",
+            "utilizations_percent: 101: expected a value from 0 to 100",
+            "utilization: 101: expected a value from 0 to 100",
+            "utilization_percent=101: expected a value from 0 to 100",
+        ]
+    );
+    assert_eq!(
+        said(&Mistake::of("max_wall_s", 0).because(words!["needs ", key("policies")]).fail()),
+        [
+            "--max-wall 0: needs --policy",
+            "--max-wall 0: needs policies",
+            "max_wall_s: 0: needs policies",
+            "max_wall_s=0: needs policies",
+        ]
+    );
+    let days = words![set("days", "N"), " with it, such as ", set("days", 7)];
+    assert_eq!(
+        said(&Mistake::of("day", "office").expected(days).fail()),
+        [
+            "--day office: expected --days N with it, such as --days 7",
+            "day: office: expected days = N with it, such as days = 7",
+            "day: office: expected days: N with it, such as days: 7",
+            "day=office: expected days=N with it, such as days=7",
+        ]
+    );
+    assert_eq!(Door::Command.key(&key("host_root")), "--host-root");
+    let argument = Mistake::of(argument("target"), "nvme").because("no such file").fail();
+    assert_eq!(argument.at(Door::Command), "nvme: no such file");
+    assert_eq!(argument.at(Door::Json), "target: nvme: no such file");
+}
+
+#[test]
+fn a_sentence_goes_on_after_its_field_and_contradicting_fields_are_named_together() {
+    let apart = Mistake::on("check").that_is(words!["does not go with ", key("days")]);
+    assert_eq!(
+        apart.expected("one of them").to_string(),
+        "--check does not go with --days; expected one of them"
+    );
+    let both = Mistake::on("cut").and(Mistake::on("cuts")).expected("only one of them");
+    assert_eq!(both.to_string(), "--cut and --cuts: expected only one of them");
+}
+
+#[test]
+fn all_mistakes_are_told_each_once_and_other_failures_end_the_checks() {
+    let reps = || Err(Mistake::of("reps", 0).expected("a value from 1 to 1000").fail());
+    let all = Mistakes::of([reps(), Ok(()), Err(utilization().fail()), reps()]).unwrap_err();
+    assert_eq!(
+        all.to_string(),
+        "--reps 0: expected a value from 1 to 1000\n--utilization 101: expected a value from 0 to 100"
+    );
+    assert_eq!(Mistakes::of([reps(), Err(Failure::Interrupted), reps()]), Err(Failure::Interrupted));
+    assert_eq!(Mistakes::of([Ok(())]), Ok(()));
+}
+
+#[test]
+fn a_mistake_in_a_file_that_a_grid_names_in_a_request_keeps_all_three() {
+    let in_job = Mistake::that("'rw=up' is not accepted").expected("one of read, write").at("a.fio", Some(3));
+    let in_grid = Mistake::on("workload").with(Mistakes(vec![in_job])).at("grid.toml", Some(7));
+    let failure = Mistake::on("rules").with(Mistakes(vec![in_grid])).fail();
+    let said = "grid.toml:7: workloads: a.fio:3: 'rw=up' is not accepted; expected one of read, write";
+    assert_eq!(failure.to_string(), format!("--rules: {said}"));
+    assert_eq!(failure.at(Door::Python), format!("rules: {said}"));
+    let text = serde_json::to_string(&failure).unwrap();
+    assert_eq!(serde_json::from_str::<Failure>(&text).unwrap(), failure, "{text}");
+    let Failure::Usage(Mistakes(mistakes)) = &failure else { panic!("{failure:?}") };
+    let innermost = &mistakes[0].inside[0].inside[0];
+    assert_eq!(innermost.at, Some(Place { file: "a.fio".to_owned(), line: Some(3) }));
+}
+
+#[test]
+fn a_failure_crosses_a_channel_as_json() {
+    let failure = utilization().fail();
+    let text = serde_json::to_string(&failure).unwrap();
+    assert_eq!(
+        text,
+        r#"{"usage":[{"asked":[{"key":{"name":"utilization"},"value":"101"}],"why":[],"continues":false,"#
+            .to_owned()
+            + r#""accepted":{"all":[{"text":"a value from 0 to 100"}]}}]}"#
+    );
+    for failure in
+        [failure, Failure::run("no room"), Failure::Unchecked("no".to_owned()), Failure::Interrupted]
+    {
+        let text = serde_json::to_string(&failure).unwrap();
+        assert_eq!(serde_json::from_str::<Failure>(&text).unwrap(), failure, "{text}");
+    }
+}
