@@ -43,7 +43,7 @@ mod tests {
 
     use super::*;
     use crate::caller::Silent;
-    use crate::compare::{self, CompareRequest};
+    use crate::compare::CompareRequest;
     use crate::defaults::MEMORIES_MIB;
     use crate::{record, trim};
 
@@ -72,7 +72,7 @@ mod tests {
     fn all_that_is_wrong_with_a_request_is_told_at_once_in_the_words_of_each_door() {
         let request = json!({"reps": 0, "utilization": 101, "memory": 1, "day": "office"});
         let request: CompareRequest = serde_json::from_value(request).unwrap();
-        let failure = compare::run(&request, &Silent::default()).map(drop).unwrap_err();
+        let failure = request.check().unwrap_err();
         let memory = format!("expected a value from {} to {}", MEMORIES_MIB.start(), MEMORIES_MIB.end());
         for (door, said) in [
             (Door::Command, ["--reps 0", "--utilization 101", "--memory 1", "--day office", "--days"]),
