@@ -134,7 +134,11 @@ fn a_program_of_another_build_is_refused_and_both_are_named() {
 #[test]
 fn a_failure_arrives_whole_and_so_do_notes() {
     for (answer, code, expected) in [
-        (r#"{"answer":{"Err":{"usage":"--memory 1: a reason"}}}"#, 2, "error: --memory 1: a reason"),
+        (
+            r#"{"answer":{"Err":{"usage":[{"asked":[{"key":{"name":"memory"},"value":"1"}],"why":[{"text":"a reason"}]}]}}}"#,
+            2,
+            "error: --memory 1: a reason",
+        ),
         (r#"{"answer":{"Err":{"run":"a guest died"}}}"#, 1, "error: a guest died"),
         (r#"{"answer":{"Err":"interrupted"}}"#, 130, "error: interrupted"),
         // A failure that looks like an answer is no answer.
@@ -157,7 +161,7 @@ fn a_program_that_dies_or_talks_nonsense_fails_the_run() {
         ("exit 3", "trimwise-lab: ended before it answered (exit status: 3)"),
         ("exit 0", "trimwise-lab: ended before it answered (exit status: 0)"),
         ("echo '{\"note\":\"x\"}'; kill -9 $$", "ended before it answered (signal: 9 (SIGKILL))"),
-        ("echo 'Segmentation fault'; sleep 60", "said what trimwise does not understand: Segmentation fault"),
+        ("echo 'Segmentation fault'; exec sleep 60", "said what trimwise does not understand: Segmentation fault"),
         ("echo '{\"note\":3}'", "does not understand: {\"note\":3}"),
         ("printf '\\377\\n'", "does not understand: bytes that are no text"),
         // No display 1 has begun.

@@ -288,7 +288,7 @@ impl VerifyRequest {
             command.option("--size", size.0);
         }
         if let Some(plant) = self.fault {
-            command.option("fault", plant.name());
+            command.option("--fault", plant.name());
         }
         command.option("--content", settings.content);
         let rest_s = torture.rest.as_nanos() / 1_000_000_000;
@@ -299,7 +299,7 @@ impl VerifyRequest {
         }
         command.option("--seed", settings.seed);
         if let Some(word) = &self.destroy {
-            command.option("destroy", word);
+            command.option("--destroy", word);
         }
         VerifyReport {
             trimwise: trimwise::VERSION,
