@@ -161,7 +161,10 @@ fn a_program_that_dies_or_talks_nonsense_fails_the_run() {
         ("exit 3", "trimwise-lab: ended before it answered (exit status: 3)"),
         ("exit 0", "trimwise-lab: ended before it answered (exit status: 0)"),
         ("echo '{\"note\":\"x\"}'; kill -9 $$", "ended before it answered (signal: 9 (SIGKILL))"),
-        ("echo 'Segmentation fault'; exec sleep 60", "said what trimwise does not understand: Segmentation fault"),
+        (
+            "echo 'Segmentation fault'; exec sleep 60",
+            "said what trimwise does not understand: Segmentation fault",
+        ),
         ("echo '{\"note\":3}'", "does not understand: {\"note\":3}"),
         ("printf '\\377\\n'", "does not understand: bytes that are no text"),
         // No display 1 has begun.
