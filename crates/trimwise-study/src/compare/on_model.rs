@@ -299,7 +299,7 @@ pub fn days(request: &CompareRequest, workload: &Workload) -> Result<Option<Days
         Some(shape) => shape.clone(),
         None => workload.day().parse().map_err(Failure::usage)?,
     };
-    Days::new(days, shape).map(Some).map_err(|e| Mistake::of("days", days).because(format!("{e}")).fail())
+    Days::new(days, shape).map(Some).map_err(|e| Mistake::of("days", days).because(e.to_string()).fail())
 }
 
 /// Rejects a policy that the device cannot carry out.

@@ -287,7 +287,7 @@ impl Workload {
 
 /// The error for a location that the target of PostMark does not have, with the file and the line that set it.
 pub fn bad_location(file: &str, run: &PlannedRun, error: &LocationError) -> Failure {
-    let line = run.line_of_location(&error.path).map(|line| line as usize);
+    let line = run.line_of_location(&error.path);
     Mistake::that(error.to_string()).at(file, line).fail()
 }
 

@@ -646,8 +646,9 @@ fn a_difference_that_chance_explains_is_weighed_by_the_ends_of_its_interval() {
 
 #[test]
 fn the_policy_that_is_chosen_is_the_best_that_a_host_can_have() {
+    type Others = &'static [(&'static str, f64)];
     #[rustfmt::skip]
-    let rows: [(&str, &[(&str, f64)], &str); 7] = [
+    let rows: [(&str, Others, &str); 7] = [
         ("the one that saves most", &[("commit", 80.0), ("batch:1d", 79.0)], "batch:1d"),
         ("of about the same, the one without a daemon", &[("commit", 80.9), ("judicious", 79.0)], "commit"),
         ("the daemon for two points more", &[("commit", 81.1), ("judicious", 79.0)], "judicious"),

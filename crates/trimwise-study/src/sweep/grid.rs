@@ -13,6 +13,7 @@ use trimwise::failure::{Asked, Failure, Key, Mistake, Mistakes, argument, key};
 use trimwise::policy::{Policy, PolicyId, Trimmer};
 use trimwise::profile::Profile;
 use trimwise::words;
+use trimwise::workload::days::DayShape;
 use trimwise_linux::kept::hash;
 use trimwise_linux::pool;
 
@@ -378,10 +379,10 @@ impl Grid {
                 Err(source.refuse(&given.span(), Mistake::on("day").because(words!["needs ", key("days")])))
             }
             (Some(given), _) => {
-                let shape = given.get_ref().parse();
+                let shape = given.get_ref().parse::<DayShape>();
                 shape
                     .map(Some)
-                    .map_err(|e| source.refuse(&given.span(), Mistake::on("day").because(format!("{e}"))))
+                    .map_err(|e| source.refuse(&given.span(), Mistake::on("day").because(e.to_string())))
             }
             (None, _) => Ok(None),
         };

@@ -112,11 +112,10 @@ fn requests_that_are_done_are_counted_as_a_file_system_submits_them() {
 fn dispatched(queue: &BlockQueue) -> Rc<RefCell<Vec<(u64, u64)>>> {
     let seen: Rc<RefCell<Vec<(u64, u64)>>> = Rc::default();
     let to = Rc::clone(&seen);
-    queue.trace(Some(Box::new(move |_, stage, command| match (stage, command) {
-        (Stage::Dispatched, Command::Write(range, _) | Command::Read(range)) => {
+    queue.trace(Some(Box::new(move |_, stage, command| {
+        if let (Stage::Dispatched, Command::Write(range, _) | Command::Read(range)) = (stage, command) {
             to.borrow_mut().push((range.start.0, range.units));
         }
-        _ => {}
     })));
     seen
 }

@@ -14,7 +14,7 @@ use crate::spelling::Accepted;
 pub struct Mistake {
     /// The file that it is in. Keys in it are those of a grid.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub at: Option<Place>,
+    pub at: Option<Box<Place>>,
     /// The fields of the request that it is about; none if it is about something else.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub asked: Vec<Asked>,
@@ -27,7 +27,7 @@ pub struct Mistake {
     pub inside: Vec<Mistake>,
     /// What would be accepted.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub accepted: Option<Accepted>,
+    pub accepted: Option<Box<Accepted>>,
 }
 
 /// A field of a request, and the value that it was given.
@@ -88,7 +88,7 @@ impl Mistake {
     /// Says what would be accepted.
     #[must_use]
     pub fn expected(self, accepted: impl Into<Accepted>) -> Self {
-        Self { accepted: Some(accepted.into()), ..self }
+        Self { accepted: Some(Box::new(accepted.into())), ..self }
     }
 
     /// Says what is wrong inside of it.
@@ -100,7 +100,7 @@ impl Mistake {
     /// Says in which file it is.
     #[must_use]
     pub fn at(self, file: impl Into<String>, line: Option<usize>) -> Self {
-        Self { at: Some(Place { file: file.into(), line }), ..self }
+        Self { at: Some(Box::new(Place { file: file.into(), line })), ..self }
     }
 
     /// Makes a failure of it.
@@ -116,7 +116,7 @@ impl Mistake {
     /// Writes it with the words of a door.
     pub fn write(&self, door: Door, f: &mut dyn fmt::Write) -> fmt::Result {
         let door = if self.at.is_some() { Door::Grid } else { door };
-        if let Some(Place { file, line }) = &self.at {
+        if let Some(Place { file, line }) = self.at.as_deref() {
             write!(f, "{file}:")?;
             line.iter().try_for_each(|line| write!(f, "{line}:"))?;
             f.write_char(' ')?;

@@ -79,7 +79,7 @@ fn a_mistake_in_a_file_that_a_grid_names_in_a_request_keeps_all_three() {
     assert_eq!(serde_json::from_str::<Failure>(&text).unwrap(), failure, "{text}");
     let Failure::Usage(Mistakes(mistakes)) = &failure else { panic!("{failure:?}") };
     let innermost = &mistakes[0].inside[0].inside[0];
-    assert_eq!(innermost.at, Some(Place { file: "a.fio".to_owned(), line: Some(3) }));
+    assert_eq!(innermost.at.as_deref(), Some(&Place { file: "a.fio".to_owned(), line: Some(3) }));
 }
 
 #[test]

@@ -143,11 +143,11 @@ fn quiet_class(quiet_ns: f64) -> usize {
 
 /// Expected copies of a stale unit until its blocks are written again, at this state of the host.
 ///
-/// No drive tells how it collects garbage, so this is an assumption: for each unit that is written it copies r / (2 (1
-/// - r)), where r is the share of its flash that is valid. That has the right ends: none where little is valid, and for
-/// greedy collection under uniform writes about that when nearly full. Each valid unit is as likely to be among the
-/// copied ones as any other, and free space is written once before the unit is. The formula leaves out what the unit
-/// costs by making the drive collect sooner, so near the end it is too low.
+/// No drive tells how it collects garbage, so this is an assumption: for each unit that is written it copies
+/// `r / (2 (1 - r))`, where `r` is the share of its flash that is valid. That has the right ends: none where little is
+/// valid, and for greedy collection under uniform writes about that when nearly full. Each valid unit is as likely to be
+/// among the copied ones as any other, and free space is written once before the unit is. The formula leaves out what
+/// the unit costs by making the drive collect sooner, so near the end it is too low.
 fn copies(view: &View) -> f64 {
     let total = view.total_units.max(1) as f64;
     let used = view.used_units as f64 / total;

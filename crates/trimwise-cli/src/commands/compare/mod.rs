@@ -7,6 +7,7 @@ pub(crate) mod table;
 #[cfg(test)]
 pub mod tests;
 
+use trimwise::compare::result::Target;
 use trimwise::failure::{Failure, Mistake};
 use trimwise_study::caller::Caller;
 use trimwise_study::compare::{self, CompareRequest, Comparison};
@@ -30,7 +31,7 @@ impl CompareArguments {
     ///
     /// A target that is none.
     pub fn request(&self) -> Result<CompareRequest, Failure> {
-        let target = self.target.parse();
+        let target = self.target.parse::<Target>();
         Ok(CompareRequest {
             workload: self
                 .workload
@@ -41,7 +42,7 @@ impl CompareArguments {
             full_size: self.full_size,
             policies: self.policies.clone(),
             target: target.map_err(|e| {
-                Mistake::of("target", self.target.trim_end_matches(':')).because(format!("{e}")).fail()
+                Mistake::of("target", self.target.trim_end_matches(':')).because(e.to_string()).fail()
             })?,
             fs: self.fs,
             check: self.check.clone(),
