@@ -219,4 +219,6 @@ fn a_sweep_without_parquet_says_how_to_get_it_before_any_run() {
     refused(2, &place.run(&line), &["built without", "--features parquet"]);
     assert!(!place.path().join("out").exists());
     said(&place.run(&format!("{line} --dry-run")), &["1 cell"]);
+    let with_it = Place::answering(r#"echo '{"answer":{"Err":{"run":"it was asked"}}}'"#);
+    refused(1, &with_it.run(&line), &["it was asked"]);
 }

@@ -219,9 +219,11 @@ pub fn run(
     caller: &dyn Caller,
     laboratory: &dyn Laboratory,
 ) -> Result<Summary, Failure> {
+    // The laboratory is always built with Parquet.
+    let writes = cfg!(feature = "parquet") || request.is_dry || laboratory.missing().is_some();
     match request.fs {
-        None | Some(FileSystem::Ext4) => run_on(request, caller, None),
-        Some(_) => laboratory.sweep(request, caller),
+        None | Some(FileSystem::Ext4) if writes => run_on(request, caller, None),
+        _ => laboratory.sweep(request, caller),
     }
 }
 
@@ -490,8 +492,9 @@ fn file_of(rows: &[Value]) -> Result<Vec<u8>, Failure> {
 #[cfg(not(feature = "parquet"))]
 fn file_of(_: &[Value]) -> Result<Vec<u8>, Failure> {
     Err(Failure::usage(
-        "sweep: the data set is Parquet, which this trimwise was built without; expected `cargo install --path \
-         crates/trimwise-cli --features parquet`, or a package, which has it. `--dry-run` counts the cells without it",
+        "sweep: the data set is Parquet, which this trimwise was built without; expected the program trimwise-lab next to \
+         it, which has it (`cargo install --path crates/trimwise-lab`, or a package), or `cargo install --path \
+         crates/trimwise-cli --features parquet`. `--dry-run` counts the cells without it",
     ))
 }
 
