@@ -31,7 +31,6 @@ pub trait Progress: Send + Sync {
     /// A run starts by ageing its file system, which reports no steps.
     fn begin_ageing(&self, run: usize);
     fn update(&self, run: usize, done: u64, total: u64);
-    /// Shows what is being done now.
     fn say(&self, what: String);
     fn finish(&self);
 

@@ -80,7 +80,7 @@ pub struct Trim {
     pub time_4kib_ns: u64,
     /// Time to trim 1 GiB of data, in as few commands as possible.
     pub time_1gib_ns: u64,
-    /// What a read of a trimmed unit returns: `zeros`, `old` or `undefined`.
+    /// Result of reading a trimmed unit: `zeros`, `old` or `undefined`.
     pub read_after: &'static str,
 }
 

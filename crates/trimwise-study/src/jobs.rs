@@ -88,7 +88,6 @@ pub struct Understood {
     pub needed_bytes: Option<u64>,
     /// Operations in flight in parallel.
     pub tasks: u32,
-    /// What was ignored, and why.
     pub notes: Vec<String>,
 }
 

@@ -1,6 +1,6 @@
 //! The laboratory, which runs real kernels: its requests and answers.
 //!
-//! It may be in this process or a program of its own. That program reads a request as one line of JSON ([`Line`]) from
+//! The laboratory may be in this process or a program of its own. That program reads a request as one line of JSON ([`Line`]) from
 //! its standard input, and perhaps [`Line::Stop`] later. It writes lines of JSON ([`Said`]): notes and progress, and at
 //! the end the answer. Documents leave out what follows from the rest or is of no use to a reader, so the answer
 //! carries that next to the document.
@@ -46,7 +46,6 @@ pub enum Said {
     Note(String),
     /// From now on the run can be stopped, with this effect of an interrupt.
     Stoppable(OnInterrupt),
-    /// Starts a progress display.
     Begin {
         display: usize,
         /// Number of runs that the display shows.
@@ -59,14 +58,12 @@ pub enum Said {
         display: usize,
         run: usize,
     },
-    /// Progress of a run.
     Update {
         display: usize,
         run: usize,
         done: u64,
         total: u64,
     },
-    /// Tells what is being done now.
     Doing {
         display: usize,
         what: String,

@@ -17,7 +17,6 @@ const THEN: &str = ";;";
 pub struct Programs {
     /// Prepares the file system; empty if nothing does.
     pub setup: Vec<String>,
-    /// The measured program.
     pub run: Vec<String>,
 }
 

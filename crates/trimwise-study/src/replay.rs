@@ -30,7 +30,7 @@ pub struct ReplayRequest {
     pub no_fill: bool,
     /// Size of a newly created file.
     pub size: Option<Bytes>,
-    /// What may be destroyed, as named by the failure of a request without it.
+    /// The name of the target, to allow overwriting it. The failure of a request without it has the name.
     pub destroy: Option<String>,
 }
 
@@ -43,7 +43,7 @@ pub struct Replay {
     pub discards: bool,
     #[serde(flatten)]
     pub replay: DeviceReplay,
-    /// What a reader needs to know about the target.
+    /// Caveats about the target.
     #[serde(skip)]
     pub notes: Vec<String>,
 }

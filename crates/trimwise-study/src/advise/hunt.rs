@@ -73,7 +73,7 @@ pub struct Runs {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Tried {
     pub policy: PolicyId,
-    /// What it takes to apply the policy.
+    /// Means of applying the policy.
     pub means: Means,
     pub place: Place,
     /// Repetitions of its own; see `same_as`.

@@ -38,7 +38,7 @@ pub struct Advice {
     /// Results of older versions have none.
     #[serde(default = "Conclusion::of_older_version")]
     pub conclusion: Conclusion,
-    /// What it takes to apply the policy of the conclusion.
+    /// Means of applying the policy of the conclusion.
     pub means: Option<Means>,
     /// The cost of other choices, compared with the policy to use.
     pub costs: Vec<Cost>,
@@ -174,7 +174,6 @@ impl Caller for Stopped<'_> {
     }
 }
 
-/// Searches and compares.
 fn advised(
     request: &CompareRequest,
     plan: on_model::Plan,

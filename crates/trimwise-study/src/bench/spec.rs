@@ -120,7 +120,6 @@ impl Test {
         matches!(self, Self::Trim(_) | Self::TrimLatency | Self::Settling { .. })
     }
 
-    /// The maximum queue depth.
     pub fn depth(self) -> u32 {
         match self {
             Self::Random { depth, .. } => depth,

@@ -148,7 +148,7 @@ fn rates_are_the_queue_depth_divided_by_the_latency() {
     assert_eq!(reads.operations + writes.operations, 32_000);
     // A quarter, give or take four times the standard deviation of 32,000 draws.
     assert!(reads.operations.abs_diff(8_000) < 4 * 78, "{}", reads.operations);
-    // The same rate in every interval.
+    // The rate is equal in every interval.
     let plot = &write.plots[0];
     assert_eq!(plot.series[0].points.len(), 20);
     assert!(plot.series[0].points.iter().all(|p| (p.y - 131.072).abs() < 1e-9), "{plot:?}");

@@ -121,7 +121,7 @@ impl Here {
         self.passes
     }
 
-    /// What the figures rest on.
+    /// The evidence for the figures.
     pub fn evidence(&self) -> &'static str {
         match &*self.matched_by {
             "model" => "a model of this drive",
@@ -204,7 +204,7 @@ pub struct StandIn {
     pub device: String,
     matched_by: &'static str,
     why: String,
-    /// How much of the drive and its work is modelled.
+    /// The modelled share of the drive and its work.
     pub scale: Scale,
     /// The whole drive, in words.
     drive: String,

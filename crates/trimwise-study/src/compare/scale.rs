@@ -20,7 +20,7 @@ const SMALLEST: Bytes = Bytes::gib(16);
 /// The largest drive that is modelled without `--full-size`: it takes seconds to age, and 1 GiB of memory.
 const LARGEST: Bytes = Bytes::gib(256);
 
-/// Shares above one minus this are treated as one.
+/// Shares this close to one are rounded to it.
 const ROUNDING: f64 = 0.005;
 
 /// The modelled part of a drive and its work.

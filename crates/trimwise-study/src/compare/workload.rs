@@ -52,7 +52,7 @@ pub struct Workload {
     pub kind: Kind,
     /// The part that runs, at most 1.
     pub scale: f64,
-    /// What was left out, for the caller.
+    /// Notes for the caller on parts that were left out.
     notes: Vec<String>,
 }
 

@@ -103,7 +103,7 @@ fn regression_simplessd_has_defaults_as_well() {
             Err(expected) => assert!(made.as_ref().is_err_and(|error| error.contains(expected)), "{made:?}"),
         }
     }
-    // Of three kinds of pages, one takes no time.
+    // One of three kinds of pages takes no time.
     assert_eq!(profile("[pal]\nNANDType = 2\nCSBRead = 0\nCSBWrite = 0\n").config.nand.t_read_ns, 35_000);
 }
 

@@ -104,7 +104,6 @@ impl TraceFile {
         if records.is_empty() { !self.thread.is_finished() } else { self.records.send(records).is_ok() }
     }
 
-    /// Bytes written so far.
     pub fn bytes(&self) -> Bytes {
         Bytes(self.bytes.load(Ordering::Relaxed))
     }

@@ -35,7 +35,6 @@ pub const PAUSE_MS: RangeInclusive<u64> = 0..=86_400_000;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrimRequest {
     pub mount: PathBuf,
-    /// Whether to send nothing.
     #[serde(default)]
     pub dry_run: bool,
     /// Free extents below this are left out; `None`: only the device's granularity limits them.

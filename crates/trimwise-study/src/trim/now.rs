@@ -31,7 +31,6 @@ pub enum Outcome {
     Gone,
     /// The daemon started over there, and has forgotten the request.
     BegunAnew,
-    /// The user stopped waiting.
     Interrupted,
 }
 
@@ -42,7 +41,6 @@ pub struct Waited {
     pub outcome: Outcome,
     /// The reason, unless the trim is done.
     pub why: Option<String>,
-    /// Time waited.
     pub took_ns: SimDuration,
     /// Bytes trimmed by the daemon since the request.
     pub trimmed_bytes: u64,

@@ -17,7 +17,7 @@ pub struct TrimReport {
     pub file_system: FileSystem,
     /// Devices below the file system.
     pub devices: Vec<Device>,
-    /// What would be sent.
+    /// Size of the trim, found before anything is sent.
     pub estimate: EstimateReport,
     /// `None` in a dry run.
     pub trim: Option<TrimDone>,
@@ -85,7 +85,7 @@ pub enum EstimateReport {
         too_short_extents: u64,
         too_short_bytes: Bytes,
     },
-    /// The unused space on the devices.
+    /// At most the unused space on the devices.
     UpperBound {
         bytes_max: Bytes,
     },
