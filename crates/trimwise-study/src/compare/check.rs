@@ -31,7 +31,6 @@ pub struct Check {
     pub left_out: Vec<LeftOut>,
     /// Devices on which two policies ran both in the model and on the kernel.
     pub compared: Vec<String>,
-    /// Contradictions between kernel and model.
     pub contradictions: Vec<Contradiction>,
     /// Why nothing ran.
     pub not_run: Option<String>,

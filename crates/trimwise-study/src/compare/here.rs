@@ -195,7 +195,6 @@ fn of_host(policy: &PolicyId, file_system: &str) -> PolicyId {
     }
 }
 
-/// Parameters that the model takes from this host.
 pub struct StandIn {
     found: Found,
     /// The file system that answers, in a sentence; empty if that is obvious.

@@ -62,7 +62,6 @@ pub struct CompareRequest {
     /// Whether a workload may fill the file system of a real directory.
     pub fill: bool,
     pub utilization: Option<u8>,
-    /// Linux version of the modelled host.
     pub linux: Option<String>,
     pub memory: Option<u64>,
     /// The objective of policies; `None`: the workload's own.

@@ -185,7 +185,6 @@ pub fn run(request: &CompareRequest, plan: Plan, caller: &dyn Caller) -> Result<
     compared(request, &plan, (caller, &stop))
 }
 
-/// Runs every cell until `stop` is raised.
 pub fn compared(
     request: &CompareRequest,
     plan: &Plan,

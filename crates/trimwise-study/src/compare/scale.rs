@@ -2,8 +2,8 @@
 //!
 //! A smaller drive with the same work would be busier. So the work shrinks with the drive, but only until its rare
 //! events would be too few ([`Workload::scale_min`]). The drive shrinks until its superblocks would have to shrink too
-//! ([`SsdConfig::intact_bytes`]). Drive and work share the larger of the two scales. Work that cannot shrink runs on
-//! the whole drive, up to [`LARGEST`].
+//! ([`SsdConfig::intact_bytes`]). Both have the larger of the two scales, but no drive is above [`LARGEST`]. Work that
+//! cannot shrink runs on the whole drive, within that limit.
 
 use trimwise::numbers::two_digits;
 use trimwise::ssd::SsdConfig;
@@ -85,7 +85,6 @@ impl Scale {
     }
 }
 
-/// Why work shrinks less than its drive.
 const TOO_FEW: &str = "less would tell nothing";
 
 impl Workload {

@@ -60,7 +60,6 @@ pub struct Workload {
 pub enum Kind {
     /// With the text of its configuration.
     Postmark(PlannedRun, String),
-    /// A benchmark that times one operation.
     Timed(Timed),
     /// A named application, or a fio job with the text of its file.
     Program(Program, String),
@@ -125,7 +124,6 @@ impl Workload {
         refused(format!("{has} no {} {what}; expected {expected}", operation.name()))
     }
 
-    /// Finds a workload by name or file.
     pub fn named(argument: &str) -> Result<Self, Failure> {
         let of = |kind| Self { argument: argument.to_owned(), kind, scale: 1.0, notes: Vec::new() };
         if let Some(text) = argument.strip_prefix(trace_file::PREFIX) {
@@ -180,7 +178,6 @@ impl Workload {
         }
     }
 
-    /// Tells the caller what was left out.
     pub fn tell_notes(&self, caller: &dyn Caller) {
         self.notes.iter().for_each(|note| caller.note(note));
     }
