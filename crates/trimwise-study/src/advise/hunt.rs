@@ -62,7 +62,6 @@ pub struct Searched {
 pub struct Runs {
     pub candidates: u32,
     pub searched: u32,
-    /// Runs of the final comparison.
     pub compared: u32,
     /// Runs at other fullness.
     pub nearby: u32,

@@ -293,7 +293,6 @@ impl Advice {
         matches!(self.conclusion.decision, Decision::Change | Decision::Keep)
     }
 
-    /// Adds the cost of other choices.
     pub fn add_costs(&mut self, comparison: &Comparison, space: &Space) {
         let summary = Summary::of(&comparison.cells);
         let spec = self.spec();
