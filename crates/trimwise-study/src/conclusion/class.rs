@@ -52,7 +52,6 @@ const DRIVES: [(&str, u64, Transport, &str); 7] = [
     ("ufs4-256gb", 256, Transport::Ufs, ""),
 ];
 
-/// The profiles of the classes.
 pub fn profiles() -> impl Iterator<Item = &'static str> {
     DRIVES.iter().map(|(profile, ..)| *profile)
 }

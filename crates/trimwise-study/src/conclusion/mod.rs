@@ -1,7 +1,7 @@
 //! The conclusion on TRIM for one file system: what a person should do. Every command shows the same one.
 //!
-//! A conclusion has the host's current policy, and one of four decisions: *keep* it, *change* it, *it does not matter*, or
-//! *cannot tell*. The rule:
+//! A conclusion has the host's current policy, and one of four decisions: *keep* it, *change* it, *it does not matter*,
+//! or *cannot tell*. The rule:
 //!
 //! - Only policies that a host can have are chosen: mount options and fstrim of a stock kernel, trimwised, and the
 //!   caller's own. Bounds and changed kernels are not.
@@ -52,11 +52,9 @@ pub const LIFE_YEARS: f64 = 15.0;
 pub enum Decision {
     /// Nothing is better than the current policy, and something is, or may be, materially worse.
     Keep,
-    /// Something else is materially better.
     Change,
     /// Nothing that a host can do differs materially.
     DoesNotMatter,
-    /// The evidence does not suffice.
     CannotTell,
 }
 
@@ -65,7 +63,6 @@ pub enum Decision {
 pub struct Worth {
     /// Waiting saved in a day, if the work was spread over days.
     pub waiting_saved_s_per_day: Option<f64>,
-    /// Share of the time saved.
     pub time_saved_percent: f64,
     /// Ends of the confidence interval; `None` after a single run of each.
     pub time_saved_percent_interval: Option<[f64; 2]>,
@@ -164,7 +161,6 @@ fn diagnosis_in(root: &HostRoot, run: &Path, mount: &Path) -> Option<Diagnosis> 
     doctor::examine(root, run, Some(mount)).ok()?.file_systems.pop()
 }
 
-/// A policy against the current one.
 struct Compared<'s, 'a> {
     policy: &'s PolicySummary<'a>,
     worth: Worth,
@@ -451,7 +447,6 @@ fn best<'c, 's, 'a>(others: &'c [Compared<'s, 'a>]) -> Option<&'c Compared<'s, '
     most(&mut better.iter().copied().filter(needs_no_daemon)).or(Some(best))
 }
 
-/// The finding to put into words.
 enum Found {
     /// The better policy, or the nearest worse one, with the difference.
     Shown(PolicyId, Worth),

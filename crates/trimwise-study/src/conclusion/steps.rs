@@ -31,7 +31,6 @@ const DAEMON_FOLDER: &str = "/etc/trimwise.toml.d";
 pub struct Steps {
     /// Commands for root's shell that make the change.
     pub commands: Vec<String>,
-    /// Commands that undo the change.
     pub undo: Vec<String>,
     /// Steps that only a person can take; the commands do the rest.
     pub by_hand: Vec<String>,

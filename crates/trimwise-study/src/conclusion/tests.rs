@@ -163,7 +163,6 @@ fn carry_out(command: &str, host: &Host) {
     }
 }
 
-/// Mounts `/` with this discard option.
 fn mount_again(host: &Host, option: &str) {
     let info = host.0.path().join("proc/1/mountinfo");
     let text = fs::read_to_string(&info).unwrap();
