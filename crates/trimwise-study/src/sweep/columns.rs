@@ -11,7 +11,6 @@ use trimwise::compare::figure::{Figure, Kind, View};
 use trimwise::compare::result::Cell;
 use trimwise::failure::Failure;
 
-/// The type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holds {
     Integers,
@@ -38,7 +37,6 @@ const TRIMS: &str = "commands acknowledged_ns";
 /// Key of the figures of [`View::Column`] in a row.
 const FIGURES: &str = "figures";
 
-/// Adds a cell's outcome to its place.
 pub fn row(mut place: Value, outcome: Result<Cell, String>) -> Result<Value, Failure> {
     match outcome {
         Ok(cell) => {
@@ -62,7 +60,6 @@ impl Serialize for Row {
     }
 }
 
-/// The derived figures of a run.
 fn figures(cell: &Cell) -> Value {
     let value = |figure: &Figure| Some(number(figure.kind, figure.of_cell(cell)?));
     let figures = View::Column.figures().map(|(figure, _)| (figure.key.to_owned(), value(figure).into()));

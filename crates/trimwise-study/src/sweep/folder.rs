@@ -16,21 +16,16 @@ use trimwise_linux::kept::{self, CELL_BYTES_MAX, hash, write_whole};
 use super::grid::{Description, Grid, Named};
 use crate::place::check_directory;
 
-/// Identifies the sweep.
 const DESCRIPTION: &str = "_sweep.json";
-/// Folder of the finished cells.
 const CELLS: &str = "_cells";
 
-/// The outcome of a cell.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     Result(Box<Cell>),
-    /// Why there are no figures.
     Error(String),
 }
 
-/// The state of a cell in the folder.
 pub enum Found {
     Missing,
     /// The file is damaged, or belongs to another cell.
@@ -40,7 +35,6 @@ pub enum Found {
 
 pub struct Folder {
     path: PathBuf,
-    /// Identifies the sweep.
     pub sweep: String,
     cells_per_part: u64,
 }
@@ -183,7 +177,6 @@ impl Folder {
         Mistake::of("out", self.path.display()).because(why).fail()
     }
 
-    /// Number of parts of the data set.
     pub fn parts(&self, cells: u64) -> u64 {
         cells.div_ceil(self.cells_per_part)
     }
@@ -304,7 +297,6 @@ const DESCRIPTION_BYTES_MAX: u64 = 1 << 30;
 /// Approximate number of cells in a part: few enough to be held in memory, enough for a file of some size.
 const CELLS_PER_PART: u64 = 1000;
 
-/// The first difference, in words.
 fn difference(there: &Description, here: &Description) -> String {
     let values = |description| serde_json::to_value(description).unwrap_or_default();
     let (there, here) = (values(there), values(here));

@@ -26,7 +26,6 @@ use crate::{defaults, input, jobs};
 /// More cells than this are a mistake: a year on a hundred cores.
 const CELLS_MAX: u64 = 10_000_000;
 
-/// The grid's file, as it is written.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Document {
@@ -114,7 +113,6 @@ pub struct Grid {
     own: Option<Policy>,
 }
 
-/// A policy of the caller's own.
 pub struct Own {
     pub policy: Policy,
     /// Hash of the policy's file.
@@ -163,7 +161,6 @@ pub struct Named {
     pub sha256: String,
 }
 
-/// The coordinates of a cell.
 pub struct Place<'a> {
     pub device: (&'a str, &'a Profile),
     pub policy: &'a PolicyId,
@@ -198,7 +195,6 @@ struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// Adds the position of a mistake.
     fn refuse(&self, at: &Range<usize>, mistake: Mistake) -> Failure {
         let line = 1 + self.text.bytes().take(at.start).filter(|&byte| byte == b'\n').count();
         mistake.at(self.file, Some(line)).fail()
@@ -535,7 +531,6 @@ impl Grid {
         })
     }
 
-    /// Replaces the grid's policies by the caller's own.
     pub fn of_own(self, Own { policy, sha256 }: Own) -> Self {
         let description = Description {
             cells: self.description.cells / self.cells_per_group(),
@@ -546,7 +541,6 @@ impl Grid {
         Self { description, own: Some(policy), ..self }
     }
 
-    /// Returns whether the grid has the caller's own policy.
     pub fn is_own(&self) -> bool {
         self.own.is_some()
     }
@@ -683,7 +677,6 @@ fn singular(what: &str, size: u64) -> &str {
     }
 }
 
-/// The seeds of all entries, in order.
 fn seeds(source: &Source, given: Option<&List<Seeds>>) -> Result<Vec<u64>, Failure> {
     let Some(given) = given else { return Ok(vec![defaults::SEED]) };
     source.expect_some("seed", given, "1 or \"1-100\"")?;

@@ -55,7 +55,6 @@ pub struct SweepRequest {
     pub grid: PathBuf,
     /// The folder of the results, new or of an equal grid.
     pub out: PathBuf,
-    /// Whether to count the cells only.
     pub is_dry: bool,
     /// `None`: all cells.
     #[serde(with = "as_text::option")]
@@ -112,10 +111,8 @@ pub struct Summary {
     pub out: String,
     /// The number of cells as a product.
     pub product: String,
-    /// Cells of the grid.
     pub cells: u64,
     pub shard: Option<String>,
-    /// Cells of the share.
     pub shard_cells: u64,
     /// Cells of the share that were finished before.
     pub found_cells: u64,
@@ -127,9 +124,7 @@ pub struct Summary {
     pub failed_cells: u64,
     /// Cells of the grid that the folder lacks.
     pub missing_cells: u64,
-    /// The files of the data set.
     pub parts: Vec<String>,
-    /// The failed cells of the share.
     pub failures: Vec<FailedCell>,
     /// Results of the finished cells for each device, workload and utilization.
     #[serde(default)]
@@ -188,7 +183,6 @@ pub struct FailedCell {
     pub seed: u64,
     /// From 0.
     pub rep: u32,
-    /// Why the cell has no figures.
     pub error: String,
 }
 

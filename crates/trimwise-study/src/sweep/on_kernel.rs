@@ -30,7 +30,6 @@ pub trait Kernels {
 /// A grid's plans on a kernel: one for each workload and utilization.
 pub trait KernelPlans: Send + Sync {
     fn add(&mut self, request: &CompareRequest) -> Result<(), Failure>;
-    /// Rejects a plan that cannot run.
     fn check(&self, plan: usize) -> Result<(), Failure>;
     /// Parses a policy of the kernel. Returns its name in messages, and in results.
     fn policy(&self, text: &str) -> Result<(String, PolicyId), Failure>;
@@ -47,7 +46,6 @@ pub trait KernelPlans: Send + Sync {
     fn made_by(&self) -> String;
     /// Default number of parallel cells.
     fn jobs(&self) -> usize;
-    /// Expected duration of a cell.
     fn expected(&self, cell: KernelCell) -> Duration;
     fn run(&self, cell: KernelCell, stop: &Arc<AtomicBool>) -> Result<Ran, Failure>;
 }
