@@ -24,14 +24,11 @@ pub struct DirectoryReport {
     pub settings: DirectorySettings,
     /// The trim failed or was stopped, so there is no conclusion.
     pub partial: bool,
-    /// What went wrong, if anything.
     pub failed: Option<String>,
     pub verdict: &'static str,
-    /// The verdict in words.
     pub sentence: String,
     pub mount_point: String,
     pub file_system: String,
-    /// The device that is mounted.
     pub device: String,
     /// Size of the file that was written.
     pub file_bytes: u64,
@@ -45,7 +42,6 @@ pub struct DirectoryReport {
     pub after_delete: Units,
     /// Contents of the file's blocks after the trim.
     pub after_trim: Units,
-    /// The disks that were read.
     pub disks: Vec<Disk>,
     pub notes: Vec<String>,
     /// Why the verification counts as failed, if it does.
@@ -63,7 +59,6 @@ pub struct DirectorySettings {
 /// Units of 4 KiB by their contents.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Units {
-    /// Units with the file's data.
     pub old_data_units: u64,
     pub zero_units: u64,
     /// Units with other contents, which were reused.
@@ -86,7 +81,6 @@ impl From<Counts> for Units {
 pub struct Disk {
     /// The kernel's name.
     pub name: String,
-    /// Whether the disk promises zeros after TRIM.
     pub promises_zeros: bool,
     /// The source of that promise, or why nothing is promised.
     pub promise: String,

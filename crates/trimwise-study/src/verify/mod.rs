@@ -40,7 +40,6 @@ const MODEL_BYTES: Bytes = Bytes::gib(4);
 
 /// Range for the random writes of the torture, in percent of the verified size.
 pub const TORTURE_PERCENT: RangeInclusive<u64> = 1..=10_000;
-/// Range for the rest before a measurement.
 pub const REST_S: RangeInclusive<u64> = 0..=86_400;
 
 /// `None` stands for a default.
@@ -51,7 +50,6 @@ pub struct VerifyRequest {
     pub target: String,
     /// Size to verify: of a profile, which is scaled down; of a new file; or of the file in a directory.
     pub size: Option<Bytes>,
-    /// A fault of the modelled drive.
     pub fault: Option<Plant>,
     /// The kind of data to write.
     #[serde(with = "as_text::option", default)]
@@ -101,7 +99,6 @@ pub struct VerifyReport {
 pub struct VerifySettings {
     /// As given.
     pub target: String,
-    /// The fault that was planted.
     pub fault: Option<&'static str>,
     /// Start of the verified part of the device.
     pub region_start_percent: f64,

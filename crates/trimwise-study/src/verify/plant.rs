@@ -30,7 +30,6 @@ impl Plant {
         Self::IgnoresFlush,
     ];
 
-    /// Adds this fault to `faults`.
     pub fn on(self, faults: Faults) -> Faults {
         match self {
             Self::IgnoresTrim => Faults { ignores_trim: true, ..faults },
