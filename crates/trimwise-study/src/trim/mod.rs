@@ -27,9 +27,7 @@ use report::{Device, FileSystem, TrimDone, TrimReport, TrimSettings};
 /// Small enough that a stop takes effect soon, large enough that there are few calls.
 const SLICE: Bytes = Bytes::gib(1);
 
-/// Range for the groups in a slice.
 pub const GROUPS: RangeInclusive<u64> = 1..=u64::MAX;
-/// Range for the pause between two slices.
 pub const PAUSE_MS: RangeInclusive<u64> = 0..=86_400_000;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

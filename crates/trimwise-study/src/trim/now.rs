@@ -48,9 +48,7 @@ pub struct Waited {
     pub unverified_bytes: u64,
     /// A hypervisor provides a disk below: it may have accepted the bytes, and its host ignored them.
     pub on_virtual_disk: bool,
-    /// Slices since the request.
     pub slices: u64,
-    /// Failed slices since the request.
     pub slices_failed: u64,
     /// Bytes still waiting at the end, as far as the daemon knew.
     pub waiting_bytes: u64,

@@ -1,4 +1,3 @@
-
 use serde::Serialize;
 use trimwise::failure::Failure;
 use trimwise::units::Bytes;
@@ -15,7 +14,6 @@ pub struct TrimReport {
     pub trimwise: &'static str,
     pub settings: TrimSettings,
     pub file_system: FileSystem,
-    /// Devices below the file system.
     pub devices: Vec<Device>,
     /// Size of the trim, found before anything is sent.
     pub estimate: EstimateReport,
@@ -51,7 +49,6 @@ pub struct FileSystem {
     pub mount_point: String,
     /// `ext4`, `xfs`...
     pub kind: String,
-    /// The discard option.
     pub mounted_with: String,
     /// The file system's word for groups; `None` if it has no known groups.
     pub groups_name: Option<&'static str>,
@@ -76,9 +73,7 @@ pub struct Device {
 pub enum EstimateReport {
     /// From the map of free extents.
     FreeExtents {
-        /// Extents that are long enough.
         extents: u64,
-        /// Bytes of the extents that are long enough.
         bytes: Bytes,
         /// Commands, if none are merged.
         commands_max: u64,
@@ -86,9 +81,7 @@ pub enum EstimateReport {
         too_short_bytes: Bytes,
     },
     /// At most the unused space on the devices.
-    UpperBound {
-        bytes_max: Bytes,
-    },
+    UpperBound { bytes_max: Bytes },
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -200,7 +193,6 @@ impl TrimDone {
     }
 }
 
-/// Returns the limits of the figures.
 pub fn notes(
     target: &Target,
     span: Span,
