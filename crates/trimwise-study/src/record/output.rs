@@ -33,18 +33,14 @@ const LEVEL: i32 = 1;
 /// Deliveries that may wait for the disk. There are 20 a second. Later ones wait in the kernel's buffers.
 const DELIVERIES_MAX: usize = 64;
 
-/// Why a trace ends before its recording.
 #[derive(Debug)]
 pub enum Stopped {
-    /// The trace has the requested size.
     Size,
-    /// The trace cannot be written.
     Disk(io::Error),
 }
 
 #[derive(Debug)]
 pub struct Written {
-    /// Counts of the records in the file.
     pub counts: Counts,
     pub bytes: u64,
     /// Why the trace ends early.
@@ -135,7 +131,6 @@ impl TraceFile {
 #[derive(Debug)]
 struct Frames {
     file: File,
-    /// Records of the next frame.
     plain: Vec<u8>,
     /// Size of `plain` at which the next frame is due.
     frame_bytes: usize,
@@ -197,7 +192,6 @@ impl Frames {
     }
 }
 
-/// Appends to the next frame.
 struct Next(Rc<RefCell<Frames>>);
 
 impl Write for Next {
