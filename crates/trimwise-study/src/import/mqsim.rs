@@ -35,7 +35,6 @@ pub(super) fn document<'a>(text: &'a str, file: &str) -> Result<Option<Document<
     }
 }
 
-/// Returns the elements that hold text.
 pub(super) fn parameters(document: &Document) -> Vec<Parameter> {
     let leaves = document.root_element().descendants();
     let leaves = leaves.filter(|node| node.is_element() && !node.children().any(|child| child.is_element()));
