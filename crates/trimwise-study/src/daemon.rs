@@ -42,7 +42,7 @@ pub fn ask(run: &Path, request: &Request) -> Result<Value, Failure> {
     Client::connect(run).and_then(|mut client| client.ask(request)).map_err(failed)
 }
 
-/// Sends a request about one file system, and adds a [`Conclusion`] to the answer.
+/// Sends a request about one file system, and adds a [`Conclusion`](crate::conclusion::Conclusion) to the answer.
 pub fn ask_about(run: &Path, request: &Request, mount: &Path) -> Result<Value, Failure> {
     let mut answer = ask(run, request)?;
     let conclusion = conclusion::of_mount(run, mount).and_then(|one| serde_json::to_value(one).ok());

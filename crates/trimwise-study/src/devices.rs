@@ -46,7 +46,6 @@ pub struct Essentials {
     /// `None`: the whole map is in memory.
     pub map_cache_bytes: Option<u64>,
     pub cache_bytes: u64,
-    /// Whether a power cut loses the cache.
     pub cache_volatile: bool,
     pub read_ahead_bytes: u64,
     /// `None` without an SLC cache.
@@ -64,7 +63,6 @@ pub struct Firmware {
 
 #[derive(Debug, Serialize)]
 pub struct Slc {
-    /// Capacity of the fixed part.
     pub static_bytes: u64,
     /// Share of the free space that may serve as SLC cache too.
     pub dynamic_percent: u32,
@@ -76,7 +74,6 @@ pub struct Trim {
     pub queued: bool,
     /// Acknowledged at once and carried out later.
     pub background: bool,
-    /// Time to trim 4 KiB of data.
     pub time_4kib_ns: u64,
     /// Time to trim 1 GiB of data, in as few commands as possible.
     pub time_1gib_ns: u64,
@@ -99,7 +96,6 @@ impl Essentials {
     fn of(profile: &Profile) -> Self {
         let config = &profile.config;
         let geometry = &config.geometry;
-        // The profile was checked when it was read.
         let physical_bytes = config.physical_bytes().unwrap_or(config.capacity_bytes);
         let spare = physical_bytes.saturating_sub(config.capacity_bytes);
         let superblock_bytes = u64::from(geometry.superblock_planes)

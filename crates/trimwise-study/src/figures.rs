@@ -18,9 +18,7 @@ pub struct About {
     pub unit: Option<&'static str>,
     /// `None` if neither direction is better.
     pub less_is_better: Option<bool>,
-    /// Whether a row of a summary has it.
     pub in_summary: bool,
-    /// Whether the ledger in a row of a summary has it.
     pub in_summary_ledger: bool,
     /// Whether it is a column of a sweep's data set besides the figures of each run.
     pub is_column: bool,

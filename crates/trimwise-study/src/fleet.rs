@@ -26,7 +26,6 @@ pub struct Fleet {
     pub hosts: BTreeSet<String>,
     /// Number of hosts by their version of trimwise.
     pub versions: BTreeMap<String, usize>,
-    /// Every file system that a daemon looks after.
     pub file_systems: Vec<FileSystem>,
     /// Drives and file systems where TRIM does not arrive or is not honoured.
     pub not_honoured: Vec<Finding>,
@@ -407,7 +406,6 @@ impl Fleet {
         (Bytes(sum.fold(0, u64::saturating_add)), hosts.len())
     }
 
-    /// Returns the policy that most file systems follow.
     pub fn usual_policy(&self) -> Option<&str> {
         let most = self.policies.values().max()?;
         self.policies.iter().find(|(_, count)| *count == most).map(|(policy, _)| policy.as_str())

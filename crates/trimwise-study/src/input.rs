@@ -125,7 +125,6 @@ pub fn trimmer(argument: &str) -> Result<(String, Trimmer), Failure> {
     Ok((trimmer.to_string(), trimmer))
 }
 
-/// Translates policy names from mount options and elsewhere.
 pub fn usual_name(policy: &str) -> String {
     match policy {
         "discard" => "commit".to_owned(),

@@ -80,13 +80,11 @@ pub fn in_folder(argument: &str) -> Result<Vec<String>, Failure> {
 #[derive(Debug, Serialize)]
 pub struct Understood {
     pub trimwise: &'static str,
-    /// The job file with its overrides.
     pub workload: String,
     /// One line for each job: its operations, files and end.
     pub jobs: Vec<String>,
     /// Space that the files take; `None` if some fill the free space.
     pub needed_bytes: Option<u64>,
-    /// Operations in flight in parallel.
     pub tasks: u32,
     pub notes: Vec<String>,
 }

@@ -1,9 +1,9 @@
 //! The laboratory, which runs real kernels: its requests and answers.
 //!
-//! The laboratory may be in this process or a program of its own. That program reads a request as one line of JSON ([`Line`]) from
-//! its standard input, and perhaps [`Line::Stop`] later. It writes lines of JSON ([`Said`]): notes and progress, and at
-//! the end the answer. Documents leave out what follows from the rest or is of no use to a reader, so the answer
-//! carries that next to the document.
+//! The laboratory may be in this process or a program of its own. That program reads a request as one line of JSON
+//! ([`Line`]) from its standard input, and perhaps [`Line::Stop`] later. It writes lines of JSON ([`Said`]): notes and
+//! progress, and at the end the answer. Documents leave out what follows from the rest or is of no use to a reader, so
+//! the answer carries that next to the document.
 
 use serde::{Deserialize, Serialize};
 use trimwise::compare::result::{Cell, DriveFacts};
@@ -48,7 +48,6 @@ pub enum Said {
     Stoppable(OnInterrupt),
     Begin {
         display: usize,
-        /// Number of runs that the display shows.
         runs: usize,
         /// The name of the runs, such as `cells`.
         what: String,

@@ -1,4 +1,3 @@
-
 use serde::Serialize;
 use trimwise::policy::{PolicySpec, terms};
 
@@ -24,7 +23,6 @@ pub struct Example {
     pub policy: String,
     /// A bound that no real host can use.
     pub bound: bool,
-    /// Whether `compare` runs it by default.
     pub default: bool,
     /// Whether `trimwised` can follow it on a stock host.
     pub live: bool,

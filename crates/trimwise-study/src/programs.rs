@@ -15,7 +15,6 @@ const THEN: &str = ";;";
 /// A program with its arguments, and one that prepares for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Programs {
-    /// Prepares the file system; empty if nothing does.
     pub setup: Vec<String>,
     pub run: Vec<String>,
 }

@@ -28,7 +28,6 @@ pub struct ReplayRequest {
     /// Whether to skip writing the data that the trace reads before it writes it.
     #[serde(default)]
     pub no_fill: bool,
-    /// Size of a newly created file.
     pub size: Option<Bytes>,
     /// The name of the target, to allow overwriting it. The failure of a request without it has the name.
     pub destroy: Option<String>,
@@ -39,7 +38,6 @@ pub struct Replay {
     pub trimwise: &'static str,
     pub trace: String,
     pub target: String,
-    /// Whether the trace's discards were sent.
     pub discards: bool,
     #[serde(flatten)]
     pub replay: DeviceReplay,

@@ -21,7 +21,6 @@ pub const PREFIX: &str = "trace:";
 pub const SYNTAX: &str = "trace:[FORMAT:]FILE[:OPTION...]";
 const OPTIONS: &str = "open, open=PERCENT, closed, depth=N, wrap, scale, device=N or device=all";
 
-/// A trace file and how it is replayed.
 #[derive(Clone, Debug)]
 pub struct TraceFile {
     path: PathBuf,
@@ -47,7 +46,6 @@ pub fn of_workload(failure: Failure) -> Failure {
 }
 
 impl TraceFile {
-    /// Starts a mistake about this trace.
     pub fn of(&self) -> Mistake {
         of(self.path.display())
     }

@@ -32,7 +32,6 @@ pub struct Workload {
     pub about: &'static str,
     /// Space needed with the default parameters.
     pub needed_bytes: u64,
-    /// Tasks that run in parallel.
     pub tasks: u32,
     /// Includes the source of each default.
     pub parameters: Vec<Parameter>,
