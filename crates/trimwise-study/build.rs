@@ -1,4 +1,4 @@
-//! Hashes the model: a sweep goes on only with results of the same.
+//! Hashes the code of the model, since a sweep resumes only with results of that code.
 
 include!("../hash_sources.rs");
 

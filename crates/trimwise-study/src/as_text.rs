@@ -1,4 +1,4 @@
-//! Values that JSON has as the text that people write, such as `25:50` for a part of a device.
+//! Serde for values whose JSON is the text that people write, such as `25:50` for a part of a device.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -6,21 +6,18 @@ use std::str::FromStr;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serializer};
 
-/// Writes the value as its text.
 pub fn serialize<T: Display, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(value)
 }
 
-/// Reads the value from its text.
 pub fn deserialize<'de, T: FromStr<Err: Display>, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
     String::deserialize(from)?.parse().map_err(D::Error::custom)
 }
 
-/// The same for values that may be missing.
 pub mod option {
     use super::{Deserialize, Deserializer, Display, Error, FromStr, Serializer};
 
-    /// Writes the value as its text, or `null`.
+    /// `None` is `null`.
     pub fn serialize<T: Display, S: Serializer>(value: &Option<T>, to: S) -> Result<S::Ok, S::Error> {
         match value {
             Some(value) => to.collect_str(value),
@@ -28,7 +25,7 @@ pub mod option {
         }
     }
 
-    /// Reads the value from its text, or from `null`.
+    /// `null` is `None`.
     pub fn deserialize<'de, T: FromStr<Err: Display>, D: Deserializer<'de>>(
         from: D,
     ) -> Result<Option<T>, D::Error> {

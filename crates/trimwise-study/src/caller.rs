@@ -1,4 +1,4 @@
-//! The one who asked: what a run tells while it works, and how it is told to stop.
+//! The caller of a run: it shows progress and can stop the run.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -6,45 +6,39 @@ use std::sync::atomic::AtomicBool;
 use serde::{Deserialize, Serialize};
 use trimwise::failure::Failure;
 
-/// Progress callback: how much is done, of how much.
+/// Progress callback, called with the number of steps done and the total.
 pub type Report = Arc<dyn Fn(u64, u64) + Send + Sync>;
 
-/// Shows progress and notes to whoever asked, and asks for a stop. The command does so on a terminal, the Python package
-/// in the interpreter.
+/// Shows progress and notes to whoever asked for a run, and can stop it. The command uses the terminal, the Python
+/// package the interpreter.
 pub trait Caller: Sync {
-    /// Begins to show how far `runs` runs are; `what` is what they are called, such as `cells`.
+    /// Starts a progress display for `runs` runs. `what` names them, such as `cells`.
     fn progress(&self, runs: usize, what: &str) -> Arc<dyn Progress>;
 
-    /// Returns the flag that is raised when the run should stop. `how` says what happens then, so that a person can be
-    /// told.
+    /// Returns the flag that is raised when the run should stop. `how` says what happens then, so that the caller can
+    /// tell the user.
     ///
     /// # Errors
     ///
-    /// A [`Failure`] of the run if a stop cannot be noticed.
+    /// A [`Failure`] if the caller cannot notice a stop.
     fn stop(&self, how: OnInterrupt) -> Result<Arc<AtomicBool>, Failure>;
 
-    /// Tells a note that is no part of the result, such as what was left out of a workload.
+    /// Shows a note that is not part of the result, such as what was left out of a workload.
     fn note(&self, text: &str);
 }
 
-/// How far the runs of a request are.
 pub trait Progress: Send + Sync {
-    /// Notes that a run starts by ageing its file system, which reports no steps.
+    /// A run starts by ageing its file system, which reports no steps.
     fn begin_ageing(&self, run: usize);
-    /// Notes that `done` of `total` steps of one run are done.
     fn update(&self, run: usize, done: u64, total: u64);
-    /// Shows what is being done now.
     fn say(&self, what: String);
-    /// Ends the display.
     fn finish(&self);
 
-    /// Notes that a run is done.
     fn done(&self, run: usize) {
         self.update(run, 1, 1);
     }
 }
 
-/// Returns the callback through which a run reports its steps.
 pub fn report(progress: &Arc<dyn Progress>, run: usize) -> Report {
     let progress = Arc::clone(progress);
     Arc::new(move |done, total| progress.update(run, done, total))
@@ -56,22 +50,21 @@ pub fn report(progress: &Arc<dyn Progress>, run: usize) -> Report {
 pub enum OnInterrupt {
     /// End at once.
     Exit,
-    /// Raise the flag and let the run clean up.
+    /// Raise the flag; the run cleans up.
     Stop,
-    /// Raise the flag and let the current step end; the second time, end at once.
+    /// Raise the flag; the current step is completed. A second interrupt ends at once.
     StopAfterStep,
-    /// Raise the flag and let the booted guests be ended; the second time, end at once.
+    /// Raise the flag; the booted guests are shut down. A second interrupt ends at once.
     StopAfterRun,
-    /// Raise the flag and let the command show what has finished; the second time, end at once.
+    /// Raise the flag; the command shows what has finished. A second interrupt ends at once.
     StopAndShow,
-    /// Raise the flag; what it waits for goes on. The second time, end at once.
+    /// Raise the flag; whatever the run waits for continues. A second interrupt ends at once.
     StopWaiting,
 }
 
-/// A caller that shows nothing. It stops a run by a flag of its own.
+/// A caller that shows nothing. Its own flag stops the run.
 #[derive(Clone, Debug, Default)]
 pub struct Silent {
-    /// Raised to stop the run.
     pub stop: Arc<AtomicBool>,
 }
 

@@ -1,18 +1,13 @@
-//! Checks of a request's values.
-
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
 use trimwise::failure::{Failure, Key, Mistake};
 
-/// Seconds that a guest may take.
 pub const GUEST_S: RangeInclusive<u64> = 1..=31_536_000;
-/// Repetitions.
 pub const REPS: RangeInclusive<u32> = 1..=1000;
-/// Runs at a time.
 pub const JOBS: RangeInclusive<u16> = 1..=1024;
 
-/// Rejects a value outside of its range; `None` has its default.
+/// Rejects a value outside its range. `None` stands for the default and is accepted.
 pub fn within<T: PartialOrd + Display>(
     key: impl Into<Key>,
     value: impl Into<Option<T>>,
@@ -27,7 +22,7 @@ pub fn within<T: PartialOrd + Display>(
     }
 }
 
-/// Rejects more than one of several fields that exclude each other.
+/// Rejects more than one of several mutually exclusive fields.
 pub fn at_most_one(fields: &[(&'static str, bool)]) -> Result<(), Failure> {
     let mut given = fields.iter().filter(|(_, given)| *given).map(|(key, _)| Mistake::on(*key));
     match (given.next(), given.next()) {
@@ -59,7 +54,6 @@ mod tests {
         assert!(at_most_one(&[("cut", true), ("cuts", false), ("run", true)]).is_err());
     }
 
-    /// The failure of a request that is read from JSON.
     fn refused<R: serde::de::DeserializeOwned, A>(
         request: serde_json::Value,
         run: impl FnOnce(&R) -> Result<A, Failure>,

@@ -1,4 +1,4 @@
-//! How long runs on a kernel may take, told before they begin.
+//! How long runs on a kernel may take, announced before they start.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -7,23 +7,23 @@ use trimwise::numbers::counted;
 
 use crate::caller::Caller;
 
-/// Seconds that a person likes to know of before.
+/// Minimum duration worth announcing.
 const WORTH_TELLING_S: f64 = 10.0;
 
-/// Tells how long runs may take: before the first from what was expected, and then from the time of the first.
+/// Announces how long runs may take: first from the expected time, then from the time of the first run.
 #[derive(Debug)]
 pub struct Clock {
-    /// Runs at a time.
+    /// Runs in parallel.
     pub jobs: usize,
     count: usize,
-    /// What a run takes, as it was expected, on average.
+    /// Expected mean time of a run.
     mean: Duration,
     begun: Instant,
     is_told: AtomicBool,
 }
 
 impl Clock {
-    /// Starts the clock, and tells how long `count` runs of about `mean` each may take, `jobs` at a time.
+    /// Starts the clock and announces the time for `count` runs of about `mean` each, `jobs` in parallel.
     pub fn of(caller: &dyn Caller, on: &str, (jobs, count): (usize, usize), mean: Duration) -> Self {
         let jobs = jobs.clamp(1, count.max(1));
         let all = mean.as_secs_f64() * count.div_ceil(jobs) as f64;
@@ -37,12 +37,11 @@ impl Clock {
         Self { jobs, count, mean, begun: Instant::now(), is_told: AtomicBool::new(count <= jobs) }
     }
 
-    /// Returns the time since the start.
     pub fn elapsed(&self) -> Duration {
         self.begun.elapsed()
     }
 
-    /// Corrects the estimate of the start once a first run, expected to take `expected`, has taken `first`.
+    /// Corrects the first estimate once a run that was expected to take `expected` has taken `first`.
     pub fn tell_first(&self, caller: &dyn Caller, expected: Duration, first: Duration) {
         const WORTH_TELLING: Duration = Duration::from_secs(2);
         if first < WORTH_TELLING || self.is_told.swap(true, Ordering::Relaxed) {
@@ -58,7 +57,6 @@ impl Clock {
     }
 }
 
-/// A time in words.
 fn about(seconds: f64) -> String {
     if seconds < 90.0 { format!("{seconds:.0} s") } else { format!("{:.0} min", seconds / 60.0) }
 }

@@ -4,29 +4,25 @@ use std::fmt::Display;
 
 pub(crate) use trimwise_linux::text::quoted;
 
-/// A command line under construction; words are quoted for a POSIX shell where necessary.
+/// A command line under construction. Words are quoted for a POSIX shell where necessary.
 #[derive(Clone, Debug)]
 pub struct CommandText(String);
 
 impl CommandText {
-    /// `trimwise SUBCOMMAND`.
     pub fn new(subcommand: &str) -> Self {
         Self(format!("trimwise {subcommand}"))
     }
 
-    /// Adds an argument.
     pub fn argument(&mut self, word: impl Display) {
         self.0.push(' ');
         self.0.push_str(&quoted(&word.to_string()));
     }
 
-    /// Adds an option and its value.
     pub fn option(&mut self, option: &str, value: impl Display) {
         self.argument(option);
         self.argument(value);
     }
 
-    /// The whole line.
     pub fn into_text(self) -> String {
         self.0
     }

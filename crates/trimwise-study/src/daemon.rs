@@ -1,4 +1,4 @@
-//! The daemon `trimwised`, asked over its socket, and its configuration.
+//! Requests to the daemon `trimwised` over its socket, and checks of its configuration.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use trimwise_linux::host_root::HostRoot;
 
 use crate::conclusion;
 
-/// Only a wrong request is a usage error; a daemon that cannot be reached is a failed run.
+/// Only a wrong request is a usage error; an unreachable daemon is a failed run.
 pub fn failed(error: ClientError) -> Failure {
     match error {
         ClientError::BadRequest(_) => Failure::usage(error),
@@ -19,15 +19,15 @@ pub fn failed(error: ClientError) -> Failure {
     }
 }
 
-/// Returns a mount point as the kernel writes it: absolute, without links or a trailing slash. A path that does not
-/// exist is accepted: it may be known to a daemon elsewhere or from the past.
+/// Returns a mount point as the kernel writes it: absolute, without links or a trailing slash. The path need not exist:
+/// a daemon elsewhere may know it, or it may be from the past.
 pub fn absolute(mount: &Path) -> Result<PathBuf, Failure> {
     let absolute = mount.canonicalize().or_else(|_| std::path::absolute(mount));
     let absolute = absolute.map_err(|error| Failure::usage(format!("{}: {error}", mount.display())))?;
     Ok(absolute.components().collect())
 }
 
-/// Returns a mount point as [`absolute`] does, for a request to the daemon, which is UTF-8.
+/// Returns a mount point as [`absolute`] does, for a request to the daemon. It must be UTF-8.
 pub fn normal(mount: &Path) -> Result<PathBuf, Failure> {
     let absolute = absolute(mount)?;
     if absolute.to_str().is_none() {
@@ -37,20 +37,12 @@ pub fn normal(mount: &Path) -> Result<PathBuf, Failure> {
     Ok(absolute)
 }
 
-/// Asks the daemon whose sockets are in the folder `run`, and returns its answer.
-///
-/// # Errors
-///
-/// A [`Failure`] if it cannot be reached or refuses.
+/// Sends a request to the daemon whose sockets are in the folder `run`.
 pub fn ask(run: &Path, request: &Request) -> Result<Value, Failure> {
     Client::connect(run).and_then(|mut client| client.ask(request)).map_err(failed)
 }
 
-/// Asks it about one file system, and adds what to do there to its answer.
-///
-/// # Errors
-///
-/// As [`ask`].
+/// Sends a request about one file system, and adds a [`Conclusion`](crate::conclusion::Conclusion) to the answer.
 pub fn ask_about(run: &Path, request: &Request, mount: &Path) -> Result<Value, Failure> {
     let mut answer = ask(run, request)?;
     let conclusion = conclusion::of_mount(run, mount).and_then(|one| serde_json::to_value(one).ok());
@@ -60,36 +52,27 @@ pub fn ask_about(run: &Path, request: &Request, mount: &Path) -> Result<Value, F
     Ok(answer)
 }
 
-/// A configuration that was checked; the order of the keys is part of the format.
 #[derive(Debug, Serialize)]
 pub struct Checked {
-    /// The version of trimwise.
     pub trimwise: &'static str,
-    /// The file.
     pub file: PathBuf,
-    /// What is wrong in it and its drop-ins.
+    /// Mistakes in the file and its drop-ins.
     pub errors: Vec<CheckedError>,
     /// Accepted settings that will not work on this host.
     pub notes: Vec<String>,
-    /// The configuration, or what is wrong.
     #[serde(skip)]
     pub config: Result<Config, Failure>,
 }
 
-/// Something wrong in a configuration.
 #[derive(Debug, Serialize)]
 pub struct CheckedError {
-    /// The file.
     pub file: PathBuf,
-    /// The line, counted from 1.
+    /// Counted from 1.
     pub line: usize,
-    /// The key.
     pub key: String,
-    /// What is wrong.
     pub message: String,
 }
 
-/// Checks a configuration and its drop-ins.
 pub fn check_config(file: &Path) -> Checked {
     let result = Config::load(file);
     let errors = result.as_ref().err().map_or(&[][..], |errors| &errors.0);
@@ -114,7 +97,7 @@ pub fn check_config(file: &Path) -> Checked {
     Checked { trimwise: trimwise::VERSION, file: file.to_owned(), errors, notes, config }
 }
 
-/// A configuration may be checked on another host than the one that it is for, so these are not errors.
+/// Not errors: the configuration may be for another host.
 fn notes_on(config: &Config) -> Vec<String> {
     let unknown = config.group.as_ref().filter(|name| group_number(&HostRoot::default(), name).is_none());
     let group = unknown.map(|name| {

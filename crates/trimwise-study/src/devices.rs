@@ -8,58 +8,45 @@ use trimwise::units::{Bytes, UNIT_BYTES};
 
 use crate::input::profile;
 
-/// All built-in profiles; the order of the keys is part of the format.
 #[derive(Debug, Serialize)]
 pub struct Devices {
-    /// The version of trimwise.
     pub trimwise: &'static str,
-    /// Each device.
+    /// Every built-in profile.
     pub devices: Vec<Essentials>,
 }
 
-/// One profile in full; the order of the keys is part of the format.
 #[derive(Debug, Serialize)]
 pub struct Device {
-    /// The version of trimwise.
     pub trimwise: &'static str,
-    /// Its most important facts.
     pub device: Essentials,
-    /// All its numbers and words.
     pub settings: Vec<Setting>,
 }
 
-/// The most important facts about a device.
 #[derive(Debug, Serialize)]
 pub struct Essentials {
-    /// Its name, with its firmware.
     pub name: String,
-    /// What it is, in a sentence.
     pub description: String,
-    /// The firmware variant shown; `None` for the profile as it is.
+    /// `None` for the profile without a variant.
     pub firmware: Option<String>,
-    /// All firmware variants of the profile.
+    /// All variants of the profile, not only the one shown.
     pub firmware_variants: Vec<Firmware>,
-    /// Whether its firmware is deliberately faulty.
+    /// Deliberately faulty.
     pub faulty: bool,
-    /// What the host may use.
+    /// Capacity available to the host.
     pub capacity_bytes: u64,
-    /// The flash that the device may use.
+    /// Flash available to the device.
     pub physical_bytes: u64,
     /// Flash beyond the capacity, in percent of the capacity.
     pub over_provisioning_percent: f64,
     /// `sata`, `nvme` or `ufs`.
     pub link: &'static str,
-    /// What the link carries.
     pub link_bytes_per_s: u64,
     /// `page`, `block` or `compressing`.
     pub mapping: &'static str,
     /// `None`: the whole map is in memory.
     pub map_cache_bytes: Option<u64>,
-    /// The cache for writes.
     pub cache_bytes: u64,
-    /// Whether a power cut loses the cache.
     pub cache_volatile: bool,
-    /// The cache for reads ahead.
     pub read_ahead_bytes: u64,
     /// `None` without an SLC cache.
     pub slc: Option<Slc>,
@@ -67,45 +54,37 @@ pub struct Essentials {
     pub trim: Option<Trim>,
 }
 
-/// A firmware variant of a profile.
 #[derive(Debug, Serialize)]
 pub struct Firmware {
-    /// Its version.
     pub version: String,
-    /// What it changes; `None` if the profile does not say.
+    /// `None` if the profile does not describe it.
     pub description: Option<String>,
 }
 
-/// An SLC cache.
 #[derive(Debug, Serialize)]
 pub struct Slc {
-    /// Capacity of its fixed part.
     pub static_bytes: u64,
-    /// Share of the free space that may be used as well.
+    /// Share of the free space that may serve as SLC cache too.
     pub dynamic_percent: u32,
 }
 
-/// How a device handles TRIM.
 #[derive(Debug, Serialize)]
 pub struct Trim {
-    /// Whether it can be queued; otherwise it runs alone.
+    /// If false, a TRIM runs alone.
     pub queued: bool,
-    /// Whether it is acknowledged at once and carried out later.
+    /// Acknowledged at once and carried out later.
     pub background: bool,
-    /// The device's time to trim 4 KiB of data.
     pub time_4kib_ns: u64,
-    /// Its time to trim 1 GiB of data, in as few commands as possible.
+    /// Time to trim 1 GiB of data, in as few commands as possible.
     pub time_1gib_ns: u64,
-    /// What a read of a trimmed unit returns: `zeros`, `old` or `undefined`.
+    /// Result of reading a trimmed unit: `zeros`, `old` or `undefined`.
     pub read_after: &'static str,
 }
 
-/// A number or a word of a profile.
 #[derive(Debug, PartialEq, Serialize)]
 pub struct Setting {
-    /// Its dotted name; its unit is the name's end.
+    /// Dotted name that ends in the unit.
     pub setting: String,
-    /// Its value.
     pub value: SettingValue,
     /// `None` if the profile names none.
     pub source: Option<String>,
@@ -117,7 +96,6 @@ impl Essentials {
     fn of(profile: &Profile) -> Self {
         let config = &profile.config;
         let geometry = &config.geometry;
-        // A profile is checked when it is read.
         let physical_bytes = config.physical_bytes().unwrap_or(config.capacity_bytes);
         let spare = physical_bytes.saturating_sub(config.capacity_bytes);
         let superblock_bytes = u64::from(geometry.superblock_planes)
@@ -172,7 +150,7 @@ impl Trim {
     }
 }
 
-/// Returns the device's time to trim `units` consecutive units that hold data, in as few commands as possible.
+/// Time to trim `units` consecutive units that hold data, in as few commands as possible.
 fn trim_ns(trim: &TrimConfig, units: u64) -> u64 {
     let ranges = units.div_ceil(u64::from(trim.max_units_per_range.max(1)));
     let commands = ranges.div_ceil(u64::from(trim.max_ranges.max(1)));
@@ -191,7 +169,6 @@ fn settings(profile: &Profile) -> Vec<Setting> {
     profile.settings.iter().map(setting).collect()
 }
 
-/// Lists the built-in profiles.
 pub fn all() -> Devices {
     let profiles = Profile::embedded_names().filter_map(Profile::embedded);
     Devices {
@@ -200,11 +177,7 @@ pub fn all() -> Devices {
     }
 }
 
-/// Shows one profile, by its name or file.
-///
-/// # Errors
-///
-/// A [`Failure`] if there is no such profile, or it is wrong.
+/// Looks up a profile by its name or file.
 pub fn one(argument: &str) -> Result<Device, Failure> {
     let profile = profile(argument, failure::argument("profile"))?;
     let (device, settings) = (Essentials::of(&profile), settings(&profile));

@@ -1,4 +1,4 @@
-//! Is TRIM on here, and does it arrive?
+//! Is TRIM on here, and does it reach the drive?
 
 use std::path::PathBuf;
 
@@ -11,35 +11,31 @@ use crate::conclusion::{self, Conclusion};
 use crate::daemon::absolute;
 use crate::input::expect_mount;
 
-/// A host to examine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DoctorRequest {
-    /// The only file system to examine, by its mount point; `None`: all.
+    /// Mount point of the only file system to examine; `None`: all.
     pub mount: Option<PathBuf>,
-    /// Where the host's root is; `None`: here.
+    /// Root of the host; `None`: `/`.
     pub host_root: Option<PathBuf>,
     /// The folder of the daemon's sockets.
     pub run: PathBuf,
 }
 
-/// What was found; the order of the keys is part of the format.
 #[derive(Debug, Serialize)]
 pub struct DoctorReport {
-    /// The version of trimwise.
     pub trimwise: &'static str,
-    /// Number of things that are wrong.
+    /// Number of problems found.
     pub wrong: usize,
-    /// What was found.
     #[serde(flatten)]
     pub report: Report,
-    /// What to do on each file system, in the same order.
+    /// One for each file system, in the report's order.
     pub conclusions: Vec<Conclusion>,
 }
 
 impl DoctorReport {
-    /// The failure that says how many things are wrong, if any are; otherwise the one that says what was not checked,
-    /// if that is what matters ([`Report::is_unchecked`]). A sound host on which one mount cannot be checked, such as
-    /// a stick with NTFS, is no failure.
+    /// Returns the failure that counts the problems. Without problems, returns the failure that names unchecked mounts
+    /// if they matter ([`Report::is_unchecked`]). A sound host with one mount that cannot be checked, such as a stick
+    /// with NTFS, has no failure.
     pub fn failure(&self) -> Option<Failure> {
         let unchecked = &self.report.not_checked;
         let things = match self.wrong {
@@ -61,7 +57,7 @@ impl DoctorReport {
 ///
 /// # Errors
 ///
-/// A [`Failure`] if the mount or the host's root is none. What is wrong is in the [answer](DoctorReport::failure).
+/// A [`Failure`] if the mount or the host's root does not exist. Problems are in the [answer](DoctorReport::failure).
 pub fn run(request: &DoctorRequest) -> Result<DoctorReport, Failure> {
     request.mount.as_deref().map_or(Ok(()), expect_mount)?;
     let root = request.host_root.clone().map_or_else(HostRoot::default, HostRoot::new);

@@ -1,38 +1,30 @@
-//! The figures that are told to people and programs, as data.
+//! The figures shown to people and programs, as data.
 
 use serde::Serialize;
 use trimwise::compare::figure::{FIGURES, Figure, Kind, View};
 
-/// All figures; the order of the keys is part of the format.
 #[derive(Debug, Serialize)]
 pub struct Figures {
-    /// The version of trimwise.
     pub trimwise: &'static str,
-    /// Each figure.
     pub figures: Vec<About>,
 }
 
-/// What a figure is.
 #[derive(Debug, Serialize)]
 pub struct About {
-    /// Its key, with the unit, if it has one, at the end.
+    /// Ends in the unit, if the figure has one.
     pub key: &'static str,
-    /// What it means, in a sentence.
     pub meaning: &'static str,
-    /// Its unit; `None` of a number of things and of a ratio.
+    /// `None` for counts and ratios.
     pub unit: Option<&'static str>,
-    /// Whether less of it is better; `None` if neither is.
+    /// `None` if neither direction is better.
     pub less_is_better: Option<bool>,
-    /// Whether a row of a summary has it.
     pub in_summary: bool,
-    /// Whether the ledger in a row of a summary has it.
     pub in_summary_ledger: bool,
-    /// Whether it is a column of a sweep's data set, besides the figures that each run has as its own.
+    /// Whether it is a column of a sweep's data set besides the figures of each run.
     pub is_column: bool,
 }
 
 impl Figures {
-    /// Lists them.
     pub fn all() -> Self {
         let about = |figure: &&Figure| {
             let is_in = |view| figure.heading(view).is_some();

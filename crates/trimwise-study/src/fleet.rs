@@ -1,4 +1,4 @@
-//! The documents of many hosts, and what follows from them.
+//! A fleet: the documents of many hosts, and what follows from them.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,90 +15,77 @@ use trimwise_linux::files::read_input;
 use crate::SCHEMA;
 use trimwise::numbers::counted;
 
-/// The largest document: 2,000 file systems are 3 MB.
+/// For comparison, 2,000 file systems take 3 MB.
 const BYTES_MAX: u64 = 64 << 20;
 
-/// What many hosts said; the order of the keys is part of the format. Hosts, file systems and findings are in the order of their names.
+/// Summary of many hosts. Hosts, file systems and findings are sorted by name.
 #[derive(Debug, Default, Serialize)]
 pub struct Fleet {
-    /// The version of trimwise that reads them.
+    /// The version that reads the documents, not the hosts'.
     pub trimwise: &'static str,
-    /// Each host that said something.
     pub hosts: BTreeSet<String>,
-    /// The versions of trimwise on the hosts, and how many have each.
+    /// Number of hosts by their version of trimwise.
     pub versions: BTreeMap<String, usize>,
-    /// Every file system that a daemon looks after.
     pub file_systems: Vec<FileSystem>,
     /// Drives and file systems where TRIM does not arrive or is not honoured.
     pub not_honoured: Vec<Finding>,
-    /// What else is wrong, by the hosts' own judgement.
+    /// Other problems, as judged by the hosts.
     pub trouble: Vec<Finding>,
-    /// How often each code is among [`not_honoured`](Self::not_honoured) and [`trouble`](Self::trouble).
+    /// Counts of each code in [`not_honoured`](Self::not_honoured) and [`trouble`](Self::trouble).
     pub codes: BTreeMap<String, Counted>,
-    /// How many file systems follow each policy.
+    /// Number of file systems by policy.
     pub policies: BTreeMap<String, usize>,
-    /// Files that could not be used.
     pub unusable: Vec<Unusable>,
 }
 
 /// A file system of a host, from `trimwise status`.
 #[derive(Debug, PartialEq, Serialize)]
 pub struct FileSystem {
-    /// The host.
     pub host: String,
-    /// Where it is mounted.
     pub mount_point: String,
     /// `ext4`, `xfs`...
     pub fs_type: String,
-    /// The policy of its daemon.
     pub policy: String,
-    /// Bytes of the file system.
     pub size_bytes: u64,
-    /// Bytes in use.
     pub used_bytes: u64,
-    /// Free space that was not trimmed since it was freed, as far as the daemon knows. `None` where the kernel discards
-    /// by itself (mount option `discard`), which nobody counts.
+    /// Free space not trimmed since it was freed, as far as the daemon knows. `None` where the kernel itself discards
+    /// (mount option `discard`), since nobody counts that.
     pub stale_bytes: Option<u64>,
-    /// What slices trimmed since the daemon started.
+    /// Trimmed by slices since the daemon started.
     pub trimmed_bytes: u64,
 }
 
 /// Something about a host that somebody should look at.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Finding {
-    /// The host.
     pub host: String,
     /// The mount point or the device; empty for the whole host.
     pub place: String,
     /// The finding and its evidence, without a full stop.
     pub what: String,
-    /// Its code, perhaps one that only a newer version knows. `None` if the host has a version without codes.
+    /// May be a code that only a newer version knows. `None` if the host's version has no codes.
     pub code: Option<String>,
-    /// The command that said so: `status`, `doctor` or `verify`.
+    /// The command that reported it: `status`, `doctor` or `verify`.
     pub from: &'static str,
 }
 
-/// How often a code was found.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counted {
-    /// Findings with the code.
     pub findings: usize,
-    /// Hosts that have some.
+    /// Number of hosts with at least one.
     pub hosts: usize,
-    /// What it means; `None` if this version does not know the code.
+    /// `None` if this version does not know the code.
     pub meaning: Option<&'static str>,
 }
 
-/// A file that could not be used.
 #[derive(Debug, Serialize)]
 pub struct Unusable {
-    /// The file.
     pub file: PathBuf,
-    /// Why, and what was expected.
+    /// Also says what was expected.
     pub why: String,
 }
 
-/// What `trimwise status --json` writes, as far as it is needed here.
+/// The parts of `trimwise status --json` that a fleet needs.
 #[derive(Deserialize)]
 struct Status {
     dry_run: bool,
@@ -142,7 +129,7 @@ struct Totals {
     counted_bytes: u64,
 }
 
-/// What `trimwise doctor --json` writes, as far as it is needed here.
+/// The parts of `trimwise doctor --json` that a fleet needs.
 #[derive(Deserialize)]
 struct Doctor {
     file_systems: Vec<Examined>,
@@ -164,7 +151,7 @@ struct Told {
     what: String,
 }
 
-/// What `trimwise verify --json` writes, for a device or (`verdict`) a directory, as far as it is needed here.
+/// The parts of `trimwise verify --json` that a fleet needs, for a device or (`verdict`) a directory.
 #[derive(Deserialize)]
 struct Verified {
     settings: Settings,
@@ -185,10 +172,11 @@ struct Judgement {
 }
 
 impl Fleet {
-    /// Reads all files, and those in the folders.
+    /// Reads files, and the documents in folders.
     ///
     /// # Errors
-    /// If a place does not exist, or no file is found. A file that cannot be used is [`Self::unusable`].
+    ///
+    /// If a place does not exist, or no file is found. A file that cannot be used goes to [`Self::unusable`].
     pub fn read(places: &[PathBuf]) -> Result<Self, Failure> {
         let mut fleet = Self { trimwise: trimwise::VERSION, ..Self::default() };
         let mut files = BTreeSet::new();
@@ -241,7 +229,7 @@ impl Fleet {
         Ok(fleet)
     }
 
-    /// Takes one document; returns the host and its version of trimwise. `told` has the files that were taken, by host,
+    /// Takes one document; returns the host and its version of trimwise. `told` holds the files already taken, by host,
     /// kind and target.
     fn take(
         &mut self,
@@ -316,7 +304,7 @@ impl Fleet {
         ];
         let whole = whole.into_iter().filter_map(|(code, what)| Some((code, what?)));
         whole.for_each(|(code, what)| trouble("", code, what));
-        // What only a newer version finds, it says by its code alone.
+        // A finding of a newer version is known by its code alone.
         let newer = |codes: &[String], place: &str| {
             let newer: Vec<&String> = codes.iter().filter(|code| named(code).is_none()).collect();
             let what = "a finding that this version does not know";
@@ -404,13 +392,12 @@ impl Fleet {
         });
     }
 
-    /// The failure that counts the files that could not be used, if there are any.
     pub fn failure(&self) -> Option<Failure> {
         let files = counted(self.unusable.len() as u64, "file");
         (!self.unusable.is_empty()).then(|| Failure::run(format!("{files} cannot be used")))
     }
 
-    /// Sum of the stale bytes that are known, and the number of hosts that have some.
+    /// Returns the sum of the known stale bytes, and the number of hosts that have any.
     pub fn stale(&self) -> (Bytes, usize) {
         let stale = |one: &&FileSystem| one.stale_bytes.is_some_and(|bytes| bytes > 0);
         let hosts: BTreeSet<&str> =
@@ -419,14 +406,13 @@ impl Fleet {
         (Bytes(sum.fold(0, u64::saturating_add)), hosts.len())
     }
 
-    /// The policy that most file systems follow.
     pub fn usual_policy(&self) -> Option<&str> {
         let most = self.policies.values().max()?;
         self.policies.iter().find(|(_, count)| *count == most).map(|(policy, _)| policy.as_str())
     }
 }
 
-/// Without its full stop, and on one line.
+/// Puts a sentence on one line, without its full stop.
 fn ended(sentence: &str) -> String {
     let line: Vec<&str> = sentence.split_whitespace().collect();
     line.join(" ").trim_end_matches('.').to_owned()
@@ -436,8 +422,8 @@ fn wrong(error: serde_json::Error) -> String {
     format!("is not as trimwise writes it: {error}")
 }
 
-/// Finds files called `*.json`; hidden ones are left out, which may be half written. A folder in it that cannot be read
-/// is unusable.
+/// Finds files called `*.json`. Hidden files are left out, since they may be half written. A folder inside that cannot
+/// be read is unusable.
 fn files_below(
     folder: &Path,
     files: &mut BTreeSet<PathBuf>,
@@ -458,7 +444,7 @@ fn files_below(
     Ok(())
 }
 
-/// The host that a file is about, by its name: `HOST.json`, `HOST.status.json` or `HOST/status.json`.
+/// Returns the host that a file is about, from the names `HOST.json`, `HOST.status.json` or `HOST/status.json`.
 fn host_of(file: &Path) -> Result<String, String> {
     let is_word = |word: &str| ["status", "doctor", "verify"].contains(&word) || word.starts_with("verify-");
     let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! When a guest in virtual time is ended.
+//! Time limits of guests in virtual time.
 
 use serde::{Deserialize, Serialize};
 use trimwise::failure::{Failure, Mistake, Mistakes};
@@ -7,33 +7,27 @@ use trimwise::spelling::Accepted;
 
 use crate::check::{GUEST_S, within};
 
-/// How long a guest may take, in this computer's time.
+/// Limits in real time, not the guest's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GuestLimits {
-    /// Seconds without a word from its kernel, which computes or hangs; `None`: two minutes.
+    /// Time without output from the guest's kernel, which computes or hangs; `None`: two minutes.
     pub max_silence_s: Option<u64>,
-    /// Seconds in all; `None`: one hour.
+    /// Total time; `None`: one hour.
     pub max_wall_s: Option<u64>,
 }
 
 impl GuestLimits {
-    /// Whether any limit is given.
     pub const fn are_given(&self) -> bool {
         self.max_silence_s.is_some() || self.max_wall_s.is_some()
     }
 
-    /// The error if they are given and no guest runs.
+    /// The error if limits are given but no guest runs.
     pub fn only_for_guests(expected: impl Into<Accepted>) -> Failure {
         let given = Mistake::on("max_silence_s").and(Mistake::on("max_wall_s"));
         given.that_is("apply only to guests").expected(expected).fail()
     }
 
-    /// Rejects limits that are none.
-    ///
-    /// # Errors
-    ///
-    /// A [`Failure`] that names the accepted range.
     pub fn check(&self) -> Result<(), Failure> {
         Mistakes::of([
             within("max_silence_s", self.max_silence_s, &GUEST_S),

@@ -1,4 +1,4 @@
-//! What arguments name: input files, profiles and policies.
+//! Resolves arguments to input files, profiles and policies.
 
 use std::io::ErrorKind;
 use std::os::unix::fs::FileTypeExt as _;
@@ -26,7 +26,7 @@ pub fn expect_mount(path: &Path) -> Result<(), Failure> {
 
 /// Reads an input file.
 ///
-/// Sensible input is far below a mebibyte; a device file or a disk image given by mistake is rejected instead of read
+/// Sensible input is far below a mebibyte. A device file or a disk image given by mistake is rejected instead of read
 /// to its end.
 pub fn read<'a>(
     argument: &'a str,
@@ -54,7 +54,7 @@ pub fn read<'a>(
             if names.is_empty() {
                 return Err(of.because("there is no such file").expected(what).fail());
             }
-            // Names of workloads may have arguments.
+            // Workload names may carry arguments.
             let head = |text: &'a str| text.split([':', '[']).next().unwrap_or(text);
             let all = format!("{what}, or one of {}", names.join(", "));
             let accepted = Accepted::instead_of(head(argument), names.iter().map(|name| head(name)), all);
@@ -71,11 +71,10 @@ pub fn read<'a>(
     String::from_utf8(bytes).or_else(|_| fail(format!("not UTF-8 text: this is not {what}")))
 }
 
-/// Name in messages for an argument that should be a profile's file.
 const WHAT: &str = "a profile (TOML)";
 
-/// Finds the profile of this name or in this file, or one of its firmware variants: NAME, FILE, NAME@VERSION or
-/// FILE@VERSION. A file with exactly this name takes precedence over a variant.
+/// Finds a profile by NAME, FILE, NAME@VERSION or FILE@VERSION, where the version selects a firmware variant. A file
+/// with exactly this name takes precedence over a variant.
 pub fn profile(argument: &str, key: impl Into<Key>) -> Result<Profile, Failure> {
     let names: Vec<&str> = Profile::embedded_names().collect();
     if let Some(text) = Profile::embedded_text(argument) {
@@ -93,8 +92,7 @@ pub fn profile(argument: &str, key: impl Into<Key>) -> Result<Profile, Failure> 
     .map_err(Failure::usage)
 }
 
-/// Finds the device of this name, or of this size: NAME:SIZE is the device cut to that capacity. Returns it with the name
-/// that tables show.
+/// Finds a device by NAME or NAME:SIZE, which cuts it to that capacity. Returns it with the name for tables.
 pub fn device(argument: &str) -> Result<(String, Profile), Failure> {
     let cut =
         argument.rsplit_once(':').and_then(|(whole, size)| Some((whole, size, size.parse::<Bytes>().ok()?)));
@@ -114,34 +112,30 @@ pub fn device(argument: &str) -> Result<(String, Profile), Failure> {
     Ok((profile.name.clone(), profile))
 }
 
-/// Parses a policy; returns it with the name that tables show.
+/// Parses a policy; returns it with the name for tables.
 pub fn policy(argument: &str) -> Result<(String, PolicySpec), Failure> {
     let policy: PolicySpec = usual_name(argument).parse().map_err(Failure::usage)?;
     Ok((policy.to_string(), policy))
 }
 
-/// Finds the policy of this name, the daemon's or the target's: `trimwised[:POLICY]`, `dm-trim[:POLICY]`.
+/// Parses a policy, or one that the daemon or the target follows: `trimwised[:POLICY]`, `dm-trim[:POLICY]`. Returns it
+/// with the name for tables.
 pub fn trimmer(argument: &str) -> Result<(String, Trimmer), Failure> {
     let trimmer: Trimmer = usual_name(argument).parse().map_err(Failure::usage)?;
     Ok((trimmer.to_string(), trimmer))
 }
 
-/// Translates the name of a policy in mount options and elsewhere.
 pub fn usual_name(policy: &str) -> String {
     match policy {
         "discard" => "commit".to_owned(),
         "nodiscard" | "none" => "off".to_owned(),
-        // The interval of the timer that distributions ship.
+        // Distributions ship a weekly timer.
         "fstrim" => "batch:1w".to_owned(),
         other => other.strip_prefix("fstrim:").map_or(other.to_owned(), |every| format!("batch:{every}")),
     }
 }
 
-/// Resolves arguments, and rejects what is given twice under whatever spelling.
-///
-/// # Errors
-///
-/// Why an argument cannot be resolved, or which one is given twice.
+/// Resolves arguments, and rejects duplicates under different spellings.
 pub fn distinct<T>(
     arguments: &[String],
     key: &'static str,
@@ -150,7 +144,7 @@ pub fn distinct<T>(
     Ok(named(arguments, key, resolve)?.into_iter().map(|(_, value)| value).collect())
 }
 
-/// Resolves arguments and rejects duplicates, which would give the table two columns of one name.
+/// Resolves arguments, and rejects duplicates, which would give the table two columns of one name.
 pub fn named<T>(
     arguments: &[String],
     key: &'static str,
@@ -167,7 +161,7 @@ pub fn named<T>(
     Ok(resolved)
 }
 
-/// Says that a list has `name` twice, and how the user spelled it.
+/// Rejects a list that has `name` twice, and quotes both spellings.
 pub fn given_twice(of: Mistake, name: &str, first: &str, second: &str) -> Failure {
     let twice = if first == second {
         format!("'{first}' is given twice")

@@ -1,4 +1,4 @@
-//! fio job files on this computer: what they include, variables, and folders of them.
+//! fio job files on this computer: their includes, variables, and folders of them.
 
 use std::path::{Path, PathBuf};
 
@@ -10,12 +10,11 @@ use trimwise_linux::files::read_input;
 
 use crate::input;
 
-/// What a job file is, for messages.
+/// Names the expected input in messages.
 const WHAT: &str = "a fio job file (a folder of them is an entry of a sweep's `workloads`)";
-/// Most bytes of an included file.
 const INCLUDED_BYTES_MAX: u64 = 1 << 20;
 
-/// The folder of a job file, and the environment.
+/// Resolves includes in the folder of a job file, and variables in the environment.
 struct Folder(PathBuf);
 
 impl Surroundings for Folder {
@@ -34,11 +33,11 @@ impl Surroundings for Folder {
     }
 }
 
-/// Reads the program of an argument: an application, or a job file with what overrides it.
+/// Reads the program of an argument: an application, or a job file with overrides.
 ///
 /// # Errors
 ///
-/// All that is wrong in a job file, or why it cannot be read.
+/// Names every mistake in a job file.
 pub fn program(argument: &str) -> Result<Program, Failure> {
     let file = Program::job_file(argument);
     let text = file.map_or(Ok(String::new()), |file| input::read(file, "workload", WHAT, &[]))?;
@@ -47,12 +46,12 @@ pub fn program(argument: &str) -> Result<Program, Failure> {
     program.map_err(|e| Mistake::on("workload").because(e.to_string()).fail())
 }
 
-/// Returns the job files of an argument that names a folder, in the order of their names, each with its overrides;
-/// otherwise the argument itself.
+/// Expands an argument that names a folder to its job files, sorted by name, each with the overrides. Any other
+/// argument is returned unchanged.
 ///
 /// # Errors
 ///
-/// If the folder cannot be read or has no job files, and all that is wrong in any of them.
+/// If the folder cannot be read or has no job files. Names every mistake in any of them.
 pub fn in_folder(argument: &str) -> Result<Vec<String>, Failure> {
     let Some(folder) = Program::job_file(argument).filter(|file| Path::new(file).is_dir()) else {
         return Ok(vec![argument.to_owned()]);
@@ -77,20 +76,16 @@ pub fn in_folder(argument: &str) -> Result<Vec<String>, Failure> {
     Ok(arguments)
 }
 
-/// What was understood of a job file; the order of the keys is part of the format.
+/// A job file as trimwise understands it.
 #[derive(Debug, Serialize)]
 pub struct Understood {
-    /// The version of trimwise.
     pub trimwise: &'static str,
-    /// The job file, with its overrides.
     pub workload: String,
-    /// A line for each job: its operations, files and end.
+    /// One line for each job: its operations, files and end.
     pub jobs: Vec<String>,
-    /// Space that the files take; null if some take what is free.
+    /// Space that the files take; `None` if some fill the free space.
     pub needed_bytes: Option<u64>,
-    /// Operations in flight at the same time.
     pub tasks: u32,
-    /// What was ignored, and why.
     pub notes: Vec<String>,
 }
 
@@ -99,7 +94,7 @@ impl Understood {
     ///
     /// # Errors
     ///
-    /// All that is wrong in it, or why it cannot be read.
+    /// Names every mistake in it.
     pub fn of(argument: &str) -> Result<Self, Failure> {
         let expected = "job:FILE.fio, or no argument for the list of named workloads";
         let of = Mistake::of(trimwise::failure::argument("workload"), argument);

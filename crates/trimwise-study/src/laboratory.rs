@@ -1,9 +1,9 @@
-//! The laboratory, which runs real kernels: what is asked of it, and what it answers.
+//! The laboratory, which runs real kernels: its requests and answers.
 //!
-//! It may be in this process, or a program of its own. To that a request goes as one line of JSON ([`Line`]) on its standard
-//! input, and perhaps [`Line::Stop`] later. It writes lines of JSON ([`Said`]): notes and progress, and at the end what came
-//! of the request. Documents leave out what follows from the rest or is of no use to a reader, so what is sent carries
-//! that next to them.
+//! The laboratory may be in this process or a program of its own. That program reads a request as one line of JSON
+//! ([`Line`]) from its standard input, and perhaps [`Line::Stop`] later. It writes lines of JSON ([`Said`]): notes and
+//! progress, and at the end the answer. Documents leave out what follows from the rest or is of no use to a reader, so
+//! the answer carries that next to the document.
 
 use serde::{Deserialize, Serialize};
 use trimwise::compare::result::{Cell, DriveFacts};
@@ -16,100 +16,70 @@ use crate::sweep::{Summary, SweepRequest};
 
 /// Runs requests that need real kernels. [`compare::run`](crate::compare::run) and its like decide which do.
 pub trait Laboratory: Sync {
-    /// Says why it cannot be asked, and what helps; `None` if it can.
+    /// Returns why the laboratory is not available and what helps, or `None` if it is available.
     fn missing(&self) -> Option<(String, String)>;
-    /// Runs a comparison.
     fn compare(&self, request: &CompareRequest, caller: &dyn Caller) -> Result<Comparison, Failure>;
-    /// Searches for the best policy.
     fn advise(&self, request: &CompareRequest, caller: &dyn Caller) -> Result<Advice, Failure>;
-    /// Runs the cells of a grid.
     fn sweep(&self, request: &SweepRequest, caller: &dyn Caller) -> Result<Summary, Failure>;
 }
 
-/// What is asked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ask {
-    /// A comparison.
     Compare(CompareRequest),
-    /// An advice.
     Advise(CompareRequest),
-    /// The cells of a grid.
     Sweep(SweepRequest),
 }
 
-/// A line to the laboratory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Line {
-    /// The request.
     Ask(Box<Ask>),
-    /// The user wants to stop: end the guests, and answer with what has finished.
+    /// The user wants to stop: shut down the guests, and answer with what has finished.
     Stop,
 }
 
-/// A line from the laboratory. Displays of progress are numbered.
+/// A line from the laboratory. Progress displays are numbered.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Said {
-    /// A note for whoever asked.
     Note(String),
-    /// From now on the run can be stopped; what an interrupt does then.
+    /// From now on the run can be stopped, with this effect of an interrupt.
     Stoppable(OnInterrupt),
-    /// A display of progress begins.
     Begin {
-        /// Its number.
         display: usize,
-        /// How many runs it shows.
         runs: usize,
-        /// What they are called.
+        /// The name of the runs, such as `cells`.
         what: String,
     },
     /// A run starts by ageing its file system.
     Ageing {
-        /// Number of the display.
         display: usize,
-        /// Number of the run.
         run: usize,
     },
-    /// How far a run is.
     Update {
-        /// Number of the display.
         display: usize,
-        /// Number of the run.
         run: usize,
-        /// Steps done.
         done: u64,
-        /// All steps.
         total: u64,
     },
-    /// What is being done now.
     Doing {
-        /// Number of the display.
         display: usize,
-        /// What that is.
         what: String,
     },
-    /// A display of progress ends.
     Finish {
-        /// Its number.
         display: usize,
     },
-    /// The last line: what came of the request.
+    /// The last line.
     Answer(Result<Box<Answer>, Failure>),
 }
 
-/// The answer to an [`Ask`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// Of a comparison.
     Compare(Box<WholeComparison>),
-    /// Of an advice.
     Advise(Box<WholeAdvice>),
-    /// Of a grid.
     Sweep {
-        /// The document.
         summary: Box<Summary>,
         /// See [`Summary::ended_by`].
         ended_by: Option<Failure>,
@@ -118,7 +88,7 @@ pub enum Answer {
     },
 }
 
-/// A comparison with what its document leaves out.
+/// A comparison with the parts that its document leaves out.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct WholeComparison {
     comparison: Comparison,
@@ -127,7 +97,7 @@ pub struct WholeComparison {
     ended_by: Option<Failure>,
 }
 
-/// What the document of a run leaves out, except for what it is judged by: the settings say that.
+/// The parts of a run that its document leaves out, except for its objective, which the settings have.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct OfCell {
     drive: Option<DriveFacts>,
@@ -158,7 +128,7 @@ impl From<Comparison> for WholeComparison {
 }
 
 impl WholeComparison {
-    /// Returns the comparison.
+    /// Puts the parts back.
     ///
     /// # Errors
     ///
@@ -174,7 +144,7 @@ impl WholeComparison {
     }
 }
 
-/// An advice with what its document leaves out.
+/// An advice with the parts that its document leaves out.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct WholeAdvice {
     advice: Advice,
@@ -191,11 +161,11 @@ impl From<Advice> for WholeAdvice {
 }
 
 impl WholeAdvice {
-    /// Returns the advice.
+    /// Puts the parts back.
     ///
     /// # Errors
     ///
-    /// As [`WholeComparison::into_comparison`].
+    /// See [`WholeComparison::into_comparison`].
     pub fn into_advice(self) -> Result<Advice, String> {
         let comparison = self.comparison.map(WholeComparison::into_comparison).transpose()?;
         Ok(Advice { comparison, ended_by: self.ended_by, ..self.advice })

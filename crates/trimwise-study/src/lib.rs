@@ -1,8 +1,9 @@
 //! Requests and their answers as plain data, between the models and the people.
 //!
 //! A request is a plain struct. It becomes a plan, which names everything that runs, or a [`Failure`] that names each
-//! wrong value. A plan runs, and its answer is plain data again. There is no command line and no terminal here: the
-//! command `trimwise`, the Python package and the grids of a sweep are three doors to this crate.
+//! wrong value. A plan runs, and its answer is plain data again. The order of an answer's fields is the order of its
+//! keys in JSON and part of the format. There is no command line and no terminal here: the command `trimwise`, the
+//! Python package and the grids of a sweep are three doors to this crate.
 //!
 //! [`Failure`]: trimwise::failure::Failure
 
@@ -44,13 +45,13 @@ pub mod workloads;
 
 use serde::Serialize;
 
-/// The code of the model, with its hash.
+/// Identifies the code of the model by its hash.
 pub const MODEL: &str = env!("TRIMWISE_MODEL");
 
-/// The schema number of JSON documents: it grows when a key is removed or changes its meaning, not when one is added.
+/// The schema number of JSON documents. It grows when a key is removed or changes its meaning, not when one is added.
 pub const SCHEMA: u32 = 1;
 
-/// An answer as a JSON document, with the number of its schema in front.
+/// An answer as a JSON document that starts with its schema number.
 #[derive(Debug, Serialize)]
 pub struct Versioned<'a, T> {
     schema: u32,
@@ -59,16 +60,15 @@ pub struct Versioned<'a, T> {
 }
 
 impl<'a, T: Serialize> Versioned<'a, T> {
-    /// Makes a document of an answer.
     pub const fn of(answer: &'a T) -> Self {
         Self { schema: SCHEMA, answer }
     }
 
-    /// Writes it as every `--json` does.
+    /// Returns the JSON that every `--json` writes.
     ///
     /// # Errors
     ///
-    /// If a key of the answer is no text.
+    /// If a key of the answer is not a string.
     pub fn text(&self) -> serde_json::Result<String> {
         serde_json::to_string_pretty(self)
     }

@@ -1,4 +1,4 @@
-//! Places for results: refused before a run, if nothing could be written there afterwards.
+//! Places for results. They are refused before a run if nothing could be written there afterwards.
 
 use std::fs::{self, OpenOptions};
 use std::io::ErrorKind;
@@ -8,12 +8,12 @@ use trimwise::failure::{Failure, Key, Mistake, Words, key};
 use trimwise::words;
 use trimwise_linux::files::unfinished_beside;
 
-/// Returns true for `-`, which stands for standard output.
+/// `-` stands for standard output.
 pub fn is_stdout(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// Rejects a directory that is something else, or is missing and cannot be created.
+/// Rejects a path that is no directory and cannot become one.
 pub fn check_directory(key: impl Into<Key>, directory: &Path) -> Result<(), Failure> {
     let refuse = |what: &str| Err(Mistake::of(key, directory.display()).because(what).fail());
     if is_stdout(directory) {
@@ -68,14 +68,14 @@ pub fn check_file(asked: impl Into<Key>, path: &Path, force: bool) -> Result<(),
         .or_else(|e| refuse(format!("cannot create a file in {}: {}", parent.display(), words(&e)).into()))
 }
 
-/// Creates a file in a directory and removes it again: there is no other reliable test that one can be created there.
+/// Creates a file in a directory and removes it again. No other test is reliable.
 fn try_to_write_in(directory: &Path) -> std::io::Result<()> {
     let probe = unfinished_beside(&directory.join("trimwise"));
     OpenOptions::new().write(true).create_new(true).open(&probe)?;
     fs::remove_file(&probe)
 }
 
-/// Why nothing can be created at a path.
+/// Explains why nothing can be created at a path.
 fn words(error: &std::io::Error) -> String {
     match error.kind() {
         // procfs and sysfs return this for a new file.
@@ -85,7 +85,7 @@ fn words(error: &std::io::Error) -> String {
     }
 }
 
-/// The part of a path that exists, and the rest.
+/// Splits a path into the part that exists and the rest.
 pub fn split_at_missing(path: &Path) -> (PathBuf, PathBuf) {
     for there in path.ancestors() {
         let there = if there.as_os_str().is_empty() { Path::new(".") } else { there };

@@ -1,4 +1,4 @@
-//! A figure of a repeated experiment: series of points over an axis.
+//! A plot of a repeated experiment: series of points over an axis.
 //!
 //! It holds the data for a table, a program or a chart, but nothing about their appearance.
 
@@ -13,13 +13,12 @@ use trimwise::compare::statistics;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Axis {
-    /// Key of the values for programs, with the unit: `execution_time_s`.
+    /// Key for programs, with the unit: `execution_time_s`.
     pub key: Cow<'static, str>,
-    /// For display.
     pub label: Cow<'static, str>,
     /// Empty for counts and names.
     pub unit: Cow<'static, str>,
-    /// True for a logarithmic axis, which cannot show values that are not positive.
+    /// A logarithmic axis cannot show zero or negative values.
     pub log: bool,
 }
 
@@ -42,13 +41,12 @@ impl Axis {
 pub enum PlotKind {
     /// Lines over a number; both axes may be logarithmic.
     Lines,
-    /// For each category a bar per series, from zero.
+    /// A bar from zero for each series of each category.
     Bars,
-    /// For each category one bar whose parts are the series, which add up.
+    /// One bar for each category. Its parts are the series, which add up.
     StackedBars,
 }
 
-/// Position of a point on the x axis.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Place {
@@ -80,7 +78,7 @@ impl From<String> for Place {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point {
     pub x: Place,
-    /// Median over the repetitions, in the y axis's unit.
+    /// Median of the repetitions, in the y axis's unit.
     pub y: f64,
     /// Minimum and maximum of the repetitions, if they differ.
     pub range: Option<(f64, f64)>,
@@ -91,7 +89,7 @@ impl Point {
         Self { x: x.into(), y, range: None }
     }
 
-    /// Makes a point from several runs; `None` if there are none.
+    /// Makes a point from repeated runs; `None` if there are none.
     pub fn of_runs(x: impl Into<Place>, runs: &[f64]) -> Option<Self> {
         let y = statistics::median(runs)?;
         let low = runs.iter().copied().fold(f64::INFINITY, f64::min);
@@ -140,8 +138,8 @@ impl Plot {
         self.series.iter().find(|s| s.name == series)?.points.iter().find(|p| p.x == *place)
     }
 
-    /// Plots `figure` of each point and of the point of one series at the same place, such as the difference from a
-    /// bound or a baseline. That series is left out; `None` if it does not exist.
+    /// Plots `figure` of each point and of one series' point at the same place, such as the difference from a bound or
+    /// a baseline. That series is left out. Returns `None` if it does not exist.
     pub fn against(
         &self,
         series: &str,
@@ -168,7 +166,6 @@ impl Plot {
         })
     }
 
-    /// Returns the plot without empty series.
     pub fn without_empty(mut self) -> Self {
         self.series.retain(|series| !series.points.is_empty());
         self
@@ -232,7 +229,7 @@ impl Serialize for Plot {
     }
 }
 
-/// Deserializes as it is written; a value that is not a number is written as null.
+/// JSON has null for a value that is not a number.
 impl<'de> Deserialize<'de> for Plot {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]

@@ -1,4 +1,4 @@
-//! Programs of this computer, as the command line names them.
+//! Programs of this computer as workloads of the command line.
 
 use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt as _;
@@ -6,19 +6,16 @@ use std::path::Path;
 
 use trimwise::failure::{Failure, Mistake};
 
-/// What `--workload` begins with for a program.
+/// Marks a workload as a program.
 pub const PREFIX: &str = "cmd:";
-/// How a program is written as a workload.
 pub const SYNTAX: &str = "cmd:'[SETUP ;; ]PROGRAM ARGUMENTS'";
-/// The word between what prepares and what is measured.
+/// The word between the setup and the measured program.
 const THEN: &str = ";;";
 
-/// A program with its arguments, and another one that prepares for it; that may be empty.
+/// A program with its arguments, and one that prepares for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Programs {
-    /// What prepares the file system; empty if nothing does.
     pub setup: Vec<String>,
-    /// What is measured.
     pub run: Vec<String>,
 }
 
@@ -40,8 +37,8 @@ impl Programs {
         Ok(Self { setup, run })
     }
 
-    /// Refuses programs that are not there: a name is looked up in these folders, as in `$PATH`. What the setup makes
-    /// may have a path that does not exist yet.
+    /// Rejects missing programs. A name is looked up in `folders`, as in `$PATH`. With a setup, the path of the
+    /// measured program may be missing, since the setup may create it.
     pub fn check(&self, folders: &OsStr) -> Result<(), String> {
         for (command, may_be_made) in [(&self.setup, false), (&self.run, !self.setup.is_empty())] {
             let Some(program) = command.first() else { continue };
@@ -58,20 +55,19 @@ impl Programs {
         Ok(())
     }
 
-    /// Both as a command on this computer, or in a guest, finds them.
+    /// Resolves both programs for a run on this computer or in a guest.
     pub fn found(&self, is_in_guest: bool) -> Result<Self, Failure> {
         let found = |command: &Vec<String>| if is_in_guest { in_guest(command) } else { absolute(command) };
         Ok(Self { setup: found(&self.setup)?, run: found(&self.run)? })
     }
 }
 
-/// Whether this can be run.
 fn is_program(path: &Path) -> bool {
     path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
-/// Splits into words at blanks, as a shell does: `'...'` is literal, in `"..."` and elsewhere a backslash makes the
-/// next character literal. Nothing is expanded.
+/// Splits text into words at blanks, as a shell does: `'...'` is literal, in `"..."` and elsewhere a backslash makes
+/// the next character literal. Nothing is expanded.
 fn words(text: &str) -> Result<Vec<String>, &'static str> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -98,7 +94,7 @@ fn words(text: &str) -> Result<Vec<String>, &'static str> {
     Ok(words)
 }
 
-/// The program as another working directory finds it: a path begins in the present one.
+/// Makes a path absolute, so that it is valid in another working directory.
 fn absolute(given: &[String]) -> Result<Vec<String>, Failure> {
     let mut command = given.to_vec();
     if let Some(program) = command.first_mut().filter(|program| program.contains('/')) {
@@ -108,7 +104,7 @@ fn absolute(given: &[String]) -> Result<Vec<String>, Failure> {
     Ok(command)
 }
 
-/// The program as a guest finds it: a path means this computer's, whatever the guest's working directory.
+/// Makes a path one of this computer's, whatever the guest's working directory.
 pub fn in_guest(given: &[String]) -> Result<Vec<String>, Failure> {
     let command = absolute(given)?;
     match command.first() {

@@ -10,14 +10,12 @@ use trimwise::words;
 use trimwise_linux::consent;
 use trimwise_linux::raw_device::{Access, Options, RawDevice, RawDeviceError, Target};
 
-/// A real file or device for device tests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RealTarget {
-    /// The file or device.
     pub target: Target,
-    /// The name that the user repeated to allow overwriting it.
+    /// The name that the user repeated to allow overwriting the target.
     pub destroy: Option<String>,
-    /// Size of a newly created file; `None` for the default of the host.
+    /// Size of a newly created file; `None` for the host's default.
     pub size: Option<Bytes>,
 }
 
@@ -28,8 +26,8 @@ impl fmt::Display for RealTarget {
 }
 
 impl RealTarget {
-    /// Parses `file:PATH` and `dev:PATH`, with the values of `--size` and `--destroy`; returns `None` for anything
-    /// else.
+    /// Parses `file:PATH` and `dev:PATH`, with the values of `--size` and `--destroy`. Returns `None` for any other
+    /// prefix.
     pub fn parse(text: &str, size: Option<Bytes>, destroy: Option<&String>) -> Result<Option<Self>, Failure> {
         if !["file:", "dev:"].iter().any(|prefix| text.starts_with(prefix)) {
             return Ok(None);
@@ -45,7 +43,7 @@ impl RealTarget {
         Ok(Some(Self { target, destroy: destroy.cloned(), size }))
     }
 
-    /// Opens it with at least `depth` operations at a time. If it will be written, the user must have agreed.
+    /// Opens the target for at least `depth` operations in flight. To write to it, the user must have agreed.
     pub fn open(&self, is_written: bool, depth: u32, stop: &Arc<AtomicBool>) -> Result<RawDevice, Failure> {
         let access = if is_written {
             Access::Write(consent::check(&self.target, self.destroy.as_deref()).map_err(Failure::usage)?)

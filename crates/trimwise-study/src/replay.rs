@@ -1,4 +1,4 @@
-//! A trace on a real file or device.
+//! Replays a trace on a real file or device.
 
 use std::sync::atomic::Ordering;
 
@@ -17,49 +17,35 @@ use crate::trace_file::TraceFile;
 /// Operations that the ring holds before the kernel must take some.
 const QUEUE_DEPTH: u32 = 1024;
 
-/// A trace to replay.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplayRequest {
     /// `[FORMAT:]FILE[:OPTION...]`.
     pub trace: String,
-    /// `file:PATH` or `dev:PATH`; what the trace writes or discards is destroyed there.
+    /// `file:PATH` or `dev:PATH`. Data that the trace writes or discards there is destroyed.
     pub target: String,
-    /// Whether the trace's discards are left out.
     #[serde(default)]
     pub no_discards: bool,
-    /// Whether what the trace reads before it writes it is left as it is, instead of being written before.
+    /// Whether to skip writing the data that the trace reads before it writes it.
     #[serde(default)]
     pub no_fill: bool,
-    /// The size of a file to create.
     pub size: Option<Bytes>,
-    /// What may be destroyed, as the failure without it names it.
+    /// The name of the target, to allow overwriting it. The failure of a request without it has the name.
     pub destroy: Option<String>,
 }
 
-/// A replay; the order of the keys is part of the format.
 #[derive(Debug, Serialize)]
 pub struct Replay {
-    /// The version of trimwise.
     pub trimwise: &'static str,
-    /// The trace, as given.
     pub trace: String,
-    /// The target, as given.
     pub target: String,
-    /// Whether the trace's discards were sent.
     pub discards: bool,
-    /// What was measured.
     #[serde(flatten)]
     pub replay: DeviceReplay,
-    /// What a reader needs to know about the target.
+    /// Caveats about the target.
     #[serde(skip)]
     pub notes: Vec<String>,
 }
 
-/// Replays the trace.
-///
-/// # Errors
-///
-/// A [`Failure`] if the trace cannot be read, the target cannot be opened, or a request fails.
 pub fn run(request: &ReplayRequest, caller: &dyn Caller) -> Result<Replay, Failure> {
     let ReplayRequest { trace, target, no_discards, no_fill, size, destroy } = request;
     let real = RealTarget::parse(target, *size, destroy.as_ref())?.ok_or_else(|| {
@@ -89,7 +75,7 @@ pub fn run(request: &ReplayRequest, caller: &dyn Caller) -> Result<Replay, Failu
     let options = OnDeviceOptions { discards, before };
     let replayed = block_on(replay_on(&device, &mut *source, file.options, &options));
     let replayed = replayed.map_err(Failure::run)?;
-    // A pipe that is no longer waited for ends like one that is damaged.
+    // A pipe that is no longer waited for looks like a damaged one.
     if stop.load(Ordering::Relaxed) {
         return Err(Failure::Interrupted);
     }

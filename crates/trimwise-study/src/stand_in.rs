@@ -1,18 +1,18 @@
-//! Which built-in profile stands in for a drive of this host.
+//! Chooses the built-in profile that stands in for a drive of this host.
 
 use trimwise::profile::Profile;
 use trimwise_linux::doctor::Transport;
 use trimwise_linux::here::Drive;
 
-/// SATA drives of this size or more are taken for ones with an SLC cache.
+/// SATA drives of at least this size are assumed to have an SLC cache.
 const WITH_SLC_CACHE: u64 = 384_000_000_000;
 
-/// Flash storage of phones and boards up to this size is taken for an older one.
+/// Flash storage of phones and boards up to this size is assumed to be old.
 const OLD_UFS: u64 = 128_000_000_000;
 
-/// Finds the profile for a drive: its name, how it was chosen, and why.
+/// Returns the name of the profile, how it was chosen, and why.
 pub fn profile_for(drive: &Drive) -> (String, &'static str, String) {
-    // Most name no model, and parsing them all was half of the doctor's time.
+    // Most profiles name no model, and parsing them all was half of the doctor's time.
     let model = Profile::embedded_names()
         .filter(|name| Profile::embedded_text(name).is_some_and(|text| text.contains("models")))
         .filter_map(Profile::embedded)

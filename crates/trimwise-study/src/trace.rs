@@ -1,4 +1,4 @@
-//! What is in a trace, and its conversion.
+//! Information about a trace, and its conversion.
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -13,26 +13,23 @@ use trimwise_linux::trace_file::{NewTrace, STDIN};
 use crate::caller::{Caller, OnInterrupt};
 use crate::trace_file::TraceFile;
 
-/// What is in a trace; the order of the keys is part of the format.
 #[derive(Debug, Serialize)]
 pub struct Info {
-    /// The version of trimwise.
     pub trimwise: &'static str,
-    /// The trace, as given.
     pub trace: String,
-    /// What is in it.
     #[serde(flatten)]
     pub info: TraceInfo,
-    /// That the look at it was interrupted, if it was.
+    /// Set if reading was interrupted.
     #[serde(skip)]
     pub failure: Option<Failure>,
 }
 
-/// Looks at a trace, `[FORMAT:]FILE`.
+/// Summarises a trace, `[FORMAT:]FILE`.
 ///
 /// # Errors
 ///
-/// A [`Failure`] if it cannot be opened, or not one record can be read. A look that was interrupted is in the answer.
+/// A [`Failure`] if the trace cannot be opened or not one record can be read. If reading is interrupted, the answer has
+/// the failure.
 pub fn info(trace: &str, caller: &dyn Caller) -> Result<Info, Failure> {
     let stop = caller.stop(OnInterrupt::StopAndShow)?;
     let file = TraceFile::parse(trace)?;
@@ -51,7 +48,7 @@ pub fn info(trace: &str, caller: &dyn Caller) -> Result<Info, Failure> {
     Ok(Info { trimwise: trimwise::VERSION, trace: trace.to_owned(), info, failure })
 }
 
-/// Refuses a trace without records, unless it is our own: a recording of nothing is whole.
+/// Rejects a trace without records, unless it is in trimwise's own format: a recording of an idle disk is complete.
 fn expect_some(file: &TraceFile, made_by: &str, left_out: LeftOut) -> Result<(), Failure> {
     match made_by.parse::<Format>() {
         Ok(_) => Err(file.failed(&ReplayError::Nothing { of: String::new(), left_out })),
@@ -62,31 +59,24 @@ fn expect_some(file: &TraceFile, made_by: &str, left_out: LeftOut) -> Result<(),
 /// A conversion into trimwise's own format.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConvertRequest {
-    /// The trace to read, `[FORMAT:]FILE`.
+    /// `[FORMAT:]FILE`.
     pub input: String,
-    /// The file to write; compressed if its name ends in `.zst`.
+    /// Compressed if its name ends in `.zst`.
     pub output: PathBuf,
-    /// Whether that file is replaced.
     #[serde(default)]
     pub replace: bool,
 }
 
-/// A trace that was converted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NewTraceInfo {
-    /// Its records.
     pub records: u64,
-    /// Requests of the original that it does not have.
+    /// Requests of the original that were not converted.
     pub left_out: LeftOut,
     /// Where and why the original ended early, if it did.
     pub cut_off: Option<String>,
 }
 
-/// Converts a trace.
-///
-/// # Errors
-///
-/// A [`Failure`] if the trace cannot be read or the new one cannot be written; then there is no new one.
+/// Converts a trace. On failure there is no new file.
 pub fn convert_file(request: &ConvertRequest, caller: &dyn Caller) -> Result<NewTraceInfo, Failure> {
     let stop = caller.stop(OnInterrupt::StopAfterRun)?;
     let ConvertRequest { input, output, replace } = request;
@@ -165,7 +155,7 @@ mod tests {
         );
     }
 
-    /// What is looked at and what is converted fail alike, with the line's own error.
+    /// Reading and converting fail alike, with the line's own error.
     #[test]
     fn regression_a_trace_of_which_nothing_can_be_read_is_a_usage_failure() {
         let dir = tempfile::tempdir().unwrap();
@@ -195,12 +185,12 @@ mod tests {
                 let message = message.to_string();
                 assert!(message.starts_with(&file) && message.contains(expected), "{message}");
             }
-            // A replay begins with what comes before the place at which a trace is cut off.
+            // A replay begins with the records before the place at which a trace is cut off.
             assert!(workload.is_err() || expected.ends_with("cut off"), "{workload:?}");
             assert!(!std::path::Path::new(&new).exists());
         }
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing half-written");
-        // A recording of a disk with nothing to do is whole.
+        // A recording of an idle disk is complete.
         let own = path("own");
         let header = trimwise::trace::Header { made_by: "trimwise record".to_owned(), ..Default::default() };
         let writer = trimwise::trace::format::Writer::new(fs::File::create(&own).unwrap(), &header).unwrap();
@@ -220,7 +210,7 @@ mod tests {
         assert!(status.unwrap().success());
         let pipe = path("pipe");
         let writer = std::thread::spawn(move || {
-            // Two devices, of which the second is named when the first request has long been written.
+            // Two devices; the second is named long after the first request was written.
             let lines =
                 (0..70_000).map(|i| format!("{i} {} write 0 4096\n", if i < 69_000 { "a" } else { "b" }));
             fs::write(pipe, "fio version 3 iolog\n".to_owned() + &lines.collect::<String>())
@@ -239,7 +229,7 @@ mod tests {
         fs::write(&log, GOOD.to_owned() + "9 a trim 4096 4096\n").unwrap();
         converted(&log, &own, false).unwrap();
         let bytes = fs::read(&own).unwrap();
-        // Without its end mark, and without the end of its last record.
+        // Without its end mark and the end of its last record.
         fs::write(&cut, &bytes[..bytes.len() - 2]).unwrap();
         let NewTraceInfo { records, cut_off, .. } = converted(&cut, &copy, false).unwrap();
         assert_eq!(records, 1);

@@ -1,4 +1,4 @@
-//! Traces as workloads: finding the file, and replaying it on a modelled drive.
+//! Traces as workloads: finds the file, and replays it on a modelled drive.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,30 +16,26 @@ use trimwise::trace::{self, Event, Format, Record, RequestKind, Source};
 use trimwise::units::{Bytes, UnitRange};
 use trimwise_linux::trace_file;
 
-/// What `--workload` begins with for a trace.
+/// Marks a workload as a trace.
 pub const PREFIX: &str = "trace:";
-/// How a trace is written as a workload.
 pub const SYNTAX: &str = "trace:[FORMAT:]FILE[:OPTION...]";
-/// The options.
 const OPTIONS: &str = "open, open=PERCENT, closed, depth=N, wrap, scale, device=N or device=all";
 
-/// A trace file and how it is replayed.
 #[derive(Clone, Debug)]
 pub struct TraceFile {
     path: PathBuf,
     format: Option<Format>,
-    /// What it reads first on a drive of such a size.
+    /// Units that the trace reads before writing them, by the drive's size.
     before: Arc<Mutex<BTreeMap<u64, Arc<[UnitRange]>>>>,
-    /// How it is replayed.
     pub options: ReplayOptions,
 }
 
-/// Begins what is wrong with a trace.
+/// Starts a mistake about a trace.
 fn of(trace: impl std::fmt::Display) -> Mistake {
     Mistake::of(argument("trace"), trace)
 }
 
-/// Says of a workload what is wrong with its trace.
+/// Turns a mistake in a trace into one of a workload.
 pub fn of_workload(failure: Failure) -> Failure {
     let Failure::Usage(Mistakes(mut mistakes)) = failure else { return failure };
     for asked in mistakes.iter_mut().flat_map(|mistake| &mut mistake.asked) {
@@ -50,12 +46,11 @@ pub fn of_workload(failure: Failure) -> Failure {
 }
 
 impl TraceFile {
-    /// Begins what is wrong with it.
     pub fn of(&self) -> Mistake {
         of(self.path.display())
     }
 
-    /// Parses `[FORMAT:]FILE`; a file that has the whole as its name comes first.
+    /// Parses `[FORMAT:]FILE`. A file whose name is the whole text comes first.
     pub fn parse(text: &str) -> Result<Self, Failure> {
         let (format, path) = match text.split_once(':').filter(|_| !Path::new(text).exists()) {
             Some((format, path)) if format.parse::<Format>().is_ok() => (format.parse().ok(), path),
@@ -67,7 +62,7 @@ impl TraceFile {
         Ok(Self { path: path.into(), format, before: Arc::default(), options: ReplayOptions::default() })
     }
 
-    /// Parses `[FORMAT:]FILE[:OPTION...]`; the file's name may contain colons where no option follows.
+    /// Parses `[FORMAT:]FILE[:OPTION...]`. The file's name may contain colons if no option follows.
     pub fn parse_workload(text: &str) -> Result<Self, Failure> {
         let mut options = ReplayOptions::default();
         let mut rest = text;
@@ -89,7 +84,7 @@ impl TraceFile {
         }
     }
 
-    /// What stands behind the name of a file that exists, where there is no file of the whole name.
+    /// Returns the text after the name of an existing file, if no file has the whole name.
     fn unknown_option(&self) -> Option<&str> {
         let name = self.path.to_str().filter(|_| !self.path.exists())?;
         let mut parts = name.match_indices(':');
@@ -97,23 +92,20 @@ impl TraceFile {
         name[colon + 1..].split(':').next()
     }
 
-    /// The file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Reads all bytes of its files.
     pub fn bytes(&self) -> std::io::Result<Vec<u8>> {
         let files = trace_file::files(&self.path)?;
         Ok(files.iter().map(std::fs::read).collect::<Result<Vec<_>, _>>()?.concat())
     }
 
-    /// Opens it.
     pub fn open(&self) -> Result<Box<dyn Source>, Failure> {
         self.open_until(&Arc::default())
     }
 
-    /// Opens it; a pipe is waited for until `stop` is raised.
+    /// Opens the trace; a pipe is waited for until `stop` is raised.
     pub fn open_until(&self, stop: &Arc<AtomicBool>) -> Result<Box<dyn Source>, Failure> {
         let fail = |what: String| match stop.load(Ordering::Relaxed) {
             true => Failure::Interrupted,
@@ -123,7 +115,7 @@ impl TraceFile {
         trace::open_parts(parts, self.format).map_err(|e| fail(e.to_string()))
     }
 
-    /// Refuses a trace of which nothing can be read, or not up to its recording. A pipe is not looked at, since it can be read only once.
+    /// Rejects a trace that cannot be read up to its recording. A pipe is not checked, since it can be read only once.
     pub fn expect_recording(&self) -> Result<(), Failure> {
         if !trace_file::is_rereadable(&self.path) {
             return Ok(());
@@ -131,7 +123,7 @@ impl TraceFile {
         expect_recording(&mut *self.open()?).map_err(|error| self.failed(&error))
     }
 
-    /// Refuses a trace that shows nothing to trim; up to its first discard is read.
+    /// Rejects a trace that shows nothing to trim. Reads up to the first discard.
     pub fn expect_to_trim(&self) -> Result<(), Failure> {
         let header = self.open()?.header().clone();
         let has_frees = header.file_system.is_some_and(|fs| fs.is_traced);
@@ -141,7 +133,7 @@ impl TraceFile {
         }
     }
 
-    /// Whether its recording has a request of a kind; up to the first one is read.
+    /// Returns whether the recording has a request of this kind. Reads up to the first one.
     pub fn has(&self, kind: RequestKind) -> Result<bool, Failure> {
         let mut source = self.open()?;
         if kind == RequestKind::Discard && source.header().never_discards() {
@@ -161,13 +153,13 @@ impl TraceFile {
                     }
                 }
                 Ok(Some(_)) => {}
-                // That it is damaged is known to its replay.
+                // The replay reports a damaged trace.
                 Ok(None) | Err(_) => return Ok(false),
             }
         }
     }
 
-    /// Refuses a trace that cannot be read once for each run.
+    /// Rejects a trace that cannot be read once for each run.
     pub fn expect_rereadable(&self) -> Result<(), Failure> {
         if trace_file::is_rereadable(&self.path) {
             return Ok(());
@@ -180,7 +172,6 @@ impl TraceFile {
         Err(self.of().because(why).expected("a file (`trimwise trace convert` makes one)").fail())
     }
 
-    /// The failure of a replay.
     pub fn failed(&self, error: &ReplayError) -> Failure {
         match error {
             ReplayError::Interrupted => Failure::Interrupted,
@@ -191,13 +182,14 @@ impl TraceFile {
         }
     }
 
-    /// Returns what it reads first on a drive of this size; it is read to its end once for each size.
+    /// Returns the units that the trace reads before writing them on a drive of this size. The trace is read to its end
+    /// once for each size.
     pub fn read_before(
         &self,
         size: Bytes,
         on_records: &mut dyn FnMut(u64) -> bool,
     ) -> Result<Arc<[UnitRange]>, Failure> {
-        // Other runs wait for the first one, since they need it too.
+        // Other runs wait for the first one, since they need the result too.
         let mut known = self.before.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(before) = known.get(&size.0) {
             return Ok(Arc::clone(before));
@@ -208,13 +200,13 @@ impl TraceFile {
         Ok(before)
     }
 
-    /// Replays it on a new drive, on which lies what it reads first.
+    /// Replays the trace on a new drive that holds the data it reads first.
     pub fn run_cell(&self, spec: ReplaySpec, report: &Report, stop: &AtomicBool) -> Result<Cell, Failure> {
         let is_wanted = || !stop.load(Ordering::Relaxed);
         let before = self.read_before(Bytes(spec.ssd.capacity_bytes), &mut |_| is_wanted())?;
         let spec = ReplaySpec { before, ..spec };
         let mut source = self.open()?;
-        // How many records there are is not known before the end.
+        // The number of records is not known before the end.
         let mut on_records = |records| {
             report(records, u64::MAX);
             is_wanted()
@@ -223,7 +215,7 @@ impl TraceFile {
     }
 }
 
-/// Sets an option; `None` if it is none, or else what is wrong with its value.
+/// Sets an option. `None`: no such option; an error: its value is wrong.
 fn set_option(options: &mut ReplayOptions, option: &str) -> Option<Result<(), String>> {
     let number = |text: &str, most: u32| {
         let parsed = text.parse::<u32>().ok().filter(|n| (1..=most).contains(n));

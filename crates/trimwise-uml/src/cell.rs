@@ -22,7 +22,7 @@ use trimwise::compare::days::DaysFigures;
 use trimwise::compare::gauge::{Stale, device_figures};
 use trimwise::compare::result::{Cell, CellId, DriveFacts, Target, WorkloadFigures};
 use trimwise::failure::{Mistake, Words, key};
-use trimwise::policy::{BatchConfig, PolicyId, PolicySpec, Trimmer};
+use trimwise::policy::{BatchConfig, LazyConfig, PolicyId, PolicySpec, SetConfig, Trimmer};
 use trimwise::profile::Profile;
 use trimwise::ssd::{ConfigError, Ssd};
 use trimwise::units::{Bytes, Lpn, SimDuration, UNIT_BYTES};
@@ -153,46 +153,51 @@ const DM_TRIM: &str = "dm-trim";
 /// Returns the mount option that puts `kernel/dm-trim` below the file system with this policy; `None` if the target has
 /// no such policy.
 fn target_option(policy: PolicySpec) -> Option<String> {
-    let options = if let Some([quiet, hold]) = policy.quiet_and_hold() {
+    if policy == PolicySpec::QUIET {
+        return Some(TRIM_TARGET.to_owned());
+    }
+    if let Some([quiet, hold]) = policy.quiet_and_hold() {
         let (quiet_ms, hold_s) = (quiet.as_nanos() / 1_000_000, hold.as_nanos() / 1_000_000_000);
-        (policy != PolicySpec::QUIET).then(|| format!("quiet_ms={quiet_ms}+hold_s={hold_s}"))
-    } else {
-        let text = policy.to_string();
-        let workers = text.strip_suffix("+merge").unwrap_or(&text).strip_suffix("+reuse")?;
-        let (least, most) = workers.strip_prefix("lazy:")?.split_once(':')?;
-        let is_fixed = least == most && most.parse().is_ok_and(|most: u64| most <= TARGET_WORKERS_MAX);
-        Some(is_fixed.then(|| format!("policy=eager+workers={most}"))?)
-    };
-    Some(TRIM_TARGET.to_owned() + &options.map_or_else(String::new, |options| format!("={options}")))
+        return Some(format!("{TRIM_TARGET}=quiet_ms={quiet_ms}+hold_s={hold_s}"));
+    }
+    let LazyConfig { workers_min, workers_max, reuse, merge: _, fill, back_off } = policy.lazy()?;
+    let is_eager = policy.gate().is_none() && reuse && !fill && !back_off;
+    let has_workers = workers_min == workers_max && workers_max <= TARGET_WORKERS_MAX;
+    (is_eager && has_workers).then(|| format!("{TRIM_TARGET}=policy=eager+workers={workers_max}"))
 }
 
 /// The limit of the target's own option `workers`.
-const TARGET_WORKERS_MAX: u64 = 64;
+const TARGET_WORKERS_MAX: u32 = 64;
 
 /// Returns the mount options that make the patched ext4 follow a policy; `None` if it cannot.
 fn patched_options(policy: PolicySpec) -> Option<String> {
-    let text = policy.to_string();
-    let (mut gate, mut way, mut workers, mut reuses) = (String::new(), "discard", None, false);
-    for term in text.split('+') {
-        let mut fields = term.split(':');
-        match (fields.next()?, fields.collect::<Vec<_>>().as_slice()) {
-            // There, zero turns the gate off.
-            ("set", [_, "0"]) => return None,
-            ("set", [low, high]) => gate = format!(",trim_low={low},trim_high={high}"),
-            ("commit", []) => {}
-            ("serial", []) => way = "discard=serial",
-            ("together", []) => way = "discard=commit",
-            ("lazy", []) => (way, workers) = ("discard=lazy", Some(PolicySpec::LAZY_WORKERS)),
-            ("lazy", [min, max]) => {
-                (way, workers) = ("discard=lazy", Some([min.parse().ok()?, max.parse().ok()?]));
-            }
-            ("reuse", []) => reuses = true,
-            _ => return None,
+    let gate = match policy.gate() {
+        None => String::new(),
+        // There, zero turns the gate off.
+        Some(SetConfig { high_percent: 0, .. }) => return None,
+        Some(gate @ SetConfig { low_percent, high_percent, .. }) => {
+            let is_plain = gate == SetConfig::new(low_percent, high_percent);
+            is_plain.then(|| format!(",trim_low={low_percent},trim_high={high_percent}"))?
         }
-    }
-    let reuse = if reuses { "trim_reuse" } else { "notrim_reuse" };
-    let queue = workers.map(|[min, max]| format!(",trim_workers={min}-{max},{reuse}"));
-    Some(format!("{way}{}{gate}", queue.unwrap_or_default()))
+    };
+    let gated = policy.without_gate();
+    let ways = [
+        (PolicySpec::COMMIT, "discard"),
+        (PolicySpec::SERIAL, "discard=serial"),
+        (PolicySpec::TOGETHER, "discard=commit"),
+    ];
+    let way = match (ways.iter().find(|(way, _)| *way == gated), policy.lazy()) {
+        (Some((_, option)), _) => (*option).to_owned(),
+        (
+            None,
+            Some(LazyConfig { workers_min, workers_max, reuse, merge: false, fill: false, back_off: false }),
+        ) => {
+            let reuse = if reuse { "trim_reuse" } else { "notrim_reuse" };
+            format!("discard=lazy,trim_workers={workers_min}-{workers_max},{reuse}")
+        }
+        _ => return None,
+    };
+    Some(way + &gate)
 }
 
 impl KernelPolicy {
@@ -227,35 +232,56 @@ impl KernelPolicy {
 
     /// Parses a policy for a target.
     pub fn parse(text: &str, target: &KernelTarget) -> Result<Self, Mistake> {
-        let file_system = target.file_system;
-        let is_named = |own: &Self| {
-            own.to_string() == text || own.mount_option(file_system) == text && text.contains('=')
+        let of_btrfs = match text {
+            "async" | "discard=async" => Some(Self::Async),
+            "discard=sync" => Some(Self::Commit),
+            _ => None,
         };
-        let own = [Self::Off, Self::Commit, Self::Async].into_iter().find(is_named);
-        if let Some(own) = own.filter(|own| *own != Self::Async || file_system == FileSystem::Btrfs) {
+        if let Some(own) = of_btrfs.filter(|_| target.file_system == FileSystem::Btrfs) {
             return Ok(own);
         }
-        if Trimmer::is_daemon(text) {
-            return text
-                .parse::<Trimmer>()
-                .map(|trimmer| Self::Daemon(trimmer.spec()))
-                .map_err(Mistake::that);
+        if Trimmer::is_daemon(text) || Trimmer::is_target(text) {
+            return Self::asked(text.parse().map_err(Mistake::that)?, text, target);
         }
-        if Trimmer::is_target(text) {
-            return Self::parse_target(text, target);
+        match text.parse() {
+            Ok(spec) => Self::asked(Trimmer::Kernel(spec), text, target),
+            Err(error) if text.starts_with("batch") => Err(Mistake::that(error.to_string())),
+            Err(_) => Err(Self::refused(text, target, "")),
         }
-        let spec = text.parse::<PolicySpec>();
-        if text.starts_with("batch") {
-            let spec = spec.as_ref().map_err(|error| Mistake::that(error.to_string()))?;
-            if let Some(batch) = spec.batch() {
-                return Ok(Self::Batch(batch));
-            }
+    }
+
+    /// Returns the way in which a target follows a policy.
+    pub fn of(policy: Trimmer, target: &KernelTarget) -> Result<Self, Mistake> {
+        Self::asked(policy, &policy.to_string(), target)
+    }
+
+    /// Returns the policy of a target that has this identifier.
+    pub fn of_id(id: &PolicyId, target: &KernelTarget) -> Option<Self> {
+        match id {
+            PolicyId::Known(policy) => Self::of(*policy, target).ok(),
+            PolicyId::Named(_) => Self::all_of(target).into_iter().find(|own| own.id() == *id),
         }
-        let patched = spec.ok().filter(|spec| patched_options(*spec).is_some());
-        if let Some(spec) = patched.filter(|_| target.has_ext4_trim()) {
+    }
+
+    /// Converts a policy that was asked for as `text`.
+    fn asked(policy: Trimmer, text: &str, target: &KernelTarget) -> Result<Self, Mistake> {
+        let spec = match policy {
+            Trimmer::Daemon(spec) => return Ok(Self::Daemon(spec)),
+            Trimmer::Block(spec) => return Self::asked_below(spec, text, target),
+            Trimmer::Kernel(spec) if spec == PolicySpec::OFF => return Ok(Self::Off),
+            Trimmer::Kernel(spec) if spec == PolicySpec::COMMIT => return Ok(Self::Commit),
+            Trimmer::Kernel(spec) => spec,
+        };
+        if let Some(batch) = spec.batch() {
+            return Ok(Self::Batch(batch));
+        }
+        if patched_options(spec).is_none() {
+            return Err(Self::refused(text, target, ""));
+        }
+        if target.has_ext4_trim() {
             return Ok(Self::Patched(spec));
         }
-        let with = if patched.is_some() && file_system == FileSystem::Ext4 {
+        let with = if target.file_system == FileSystem::Ext4 {
             let version = target.kernel.version();
             format!(
                 "; or kernel:{version}+{EXT4_TRIM}:ext4, which has it once it is built: \
@@ -264,13 +290,16 @@ impl KernelPolicy {
         } else {
             String::new()
         };
-        let kind = if target.has_ext4_trim() { "the patched kernel" } else { "a real kernel" };
-        let why = format!("'{text}' is not a policy of {} on {kind}", file_system.name());
-        Err(Mistake::that(why).expected(Self::forms(target) + &with))
+        Err(Self::refused(text, target, &with))
     }
 
-    fn parse_target(text: &str, target: &KernelTarget) -> Result<Self, Mistake> {
-        let policy = text.parse::<Trimmer>().map_err(Mistake::that)?.spec();
+    fn refused(text: &str, target: &KernelTarget, with: &str) -> Mistake {
+        let kind = if target.has_ext4_trim() { "the patched kernel" } else { "a real kernel" };
+        let why = format!("'{text}' is not a policy of {} on {kind}", target.file_system.name());
+        Mistake::that(why).expected(Self::forms(target) + with)
+    }
+
+    fn asked_below(policy: PolicySpec, text: &str, target: &KernelTarget) -> Result<Self, Mistake> {
         if target.puts_target() {
             let why = format!("'{text}': the mount option {TRIM_TARGET} puts the target there");
             return Err(Mistake::that(why).expected("one of them"));
@@ -717,13 +746,25 @@ mod tests {
         for (policy, options) in [
             ("dm-trim", "x-trim"),
             ("dm-trim:quiet:50ms", "x-trim=quiet_ms=50+hold_s=60"),
+            ("dm-trim:quiet", "x-trim"),
+            ("dm-trim:quiet:100ms:5s", "x-trim=quiet_ms=100+hold_s=5"),
             ("dm-trim:lazy:4:4+reuse+merge", "x-trim=policy=eager+workers=4"),
+            ("dm-trim:lazy:64:64+reuse", "x-trim=policy=eager+workers=64"),
         ] {
             assert_eq!(of(policy, FileSystem::Xfs), Ok(format!("discard,{options}")));
             assert_eq!(of(policy, FileSystem::Btrfs), Ok(format!("discard=sync,{options}")));
         }
-        for policy in ["dm-trim:lazy", "dm-trim:lazy:1:2+reuse", "dm-trim:lazy:65:65+reuse", "dm-trim:btrfs"]
-        {
+        for policy in [
+            "dm-trim:lazy",
+            "dm-trim:lazy:4:4+merge",
+            "dm-trim:lazy:1:2+reuse",
+            "dm-trim:lazy:65:65+reuse",
+            "dm-trim:lazy:4:4+reuse+fill",
+            "dm-trim:lazy:4:4+reuse+backoff",
+            "dm-trim:set:40:90+lazy:4:4+reuse",
+            "dm-trim:set:40:90+quiet",
+            "dm-trim:btrfs",
+        ] {
             let refused = of(policy, FileSystem::Ext4).unwrap_err();
             assert!(refused.to_string().contains("not a policy of kernel/dm-trim"), "{refused}");
         }
@@ -772,6 +813,37 @@ mod tests {
     }
 
     #[test]
+    fn a_typed_policy_becomes_what_its_text_does() {
+        let kernels = ["6.12", "6.12+ext4-trim", "6.12+dm-trim", "6.12+dm-trim+ext4-trim"];
+        let hosts = [Trimmer::Kernel, Trimmer::Daemon, Trimmer::Block];
+        for (version, file_system) in
+            kernels.iter().flat_map(|version| FileSystem::ALL.map(|fs| (version, fs)))
+        {
+            let target = target(version, file_system);
+            for host in hosts {
+                // Not all are usable by each host, and so not all can be parsed.
+                for trimmer in PolicySpec::examples().into_iter().map(host) {
+                    let text = trimmer.to_string();
+                    if text.parse() == Ok(trimmer) {
+                        let own = KernelPolicy::of(trimmer, &target);
+                        assert_eq!(own, KernelPolicy::parse(&text, &target), "{text} on {target}");
+                        if let Ok(own) = own {
+                            assert_eq!(own.id(), trimmer.into(), "{text} on {target}");
+                        }
+                    }
+                }
+            }
+            for own in KernelPolicy::all_of(&target) {
+                assert_eq!(KernelPolicy::of_id(&own.id(), &target), Some(own), "{own} on {target}");
+            }
+        }
+        let [ext4, btrfs] = [FileSystem::Ext4, FileSystem::Btrfs].map(|fs| target("6.12", fs));
+        assert_eq!(KernelPolicy::of_id(&KernelPolicy::Async.id(), &btrfs), Some(KernelPolicy::Async));
+        assert_eq!(KernelPolicy::of_id(&KernelPolicy::Async.id(), &ext4), None);
+        assert_eq!(KernelPolicy::of_id(&"own:off".into(), &ext4), None);
+    }
+
+    #[test]
     fn each_file_system_has_its_own_policies() {
         let parse = |text: &str, fs| {
             KernelPolicy::parse(text, &target("6.12", fs)).map(|policy| policy.mount_option(fs))
@@ -804,15 +876,30 @@ mod tests {
             ("lazy:2:4+reuse", "discard=lazy,trim_workers=2-4,trim_reuse"),
             ("set:40:90", "discard,trim_low=40,trim_high=90"),
             ("set:40:80+serial", "discard=serial,trim_low=40,trim_high=80"),
+            ("set:0:1+together", "discard=commit,trim_low=0,trim_high=1"),
+            ("set:100:100", "discard,trim_low=100,trim_high=100"),
+            ("lazy+reuse", "discard=lazy,trim_workers=1-8,trim_reuse"),
+            ("off", "nodiscard"),
+            ("batch:1d", "nodiscard"),
+            ("trimwised", "nodiscard"),
             ("set:0:60+lazy+reuse", "discard=lazy,trim_workers=1-8,trim_reuse,trim_low=0,trim_high=60"),
         ] {
             let policy = KernelPolicy::parse(text, &patched).unwrap();
             assert_eq!(policy.mount_option(FileSystem::Ext4), option);
             assert_eq!(policy.to_string(), text);
         }
-        for text in
-            ["judicious", "ideal", "lazy+merge", "set:40:90:5s", "set:40:90+catchup", "kernel515", "?"]
-        {
+        for text in [
+            "judicious",
+            "ideal",
+            "lazy+merge",
+            "lazy+fill",
+            "lazy+backoff",
+            "set:0:0",
+            "set:40:90:5s",
+            "set:40:90+catchup",
+            "kernel515",
+            "?",
+        ] {
             let error = KernelPolicy::parse(text, &patched).unwrap_err();
             assert!(
                 error.to_string().contains("serial (mount option discard=serial)")

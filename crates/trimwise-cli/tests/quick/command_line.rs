@@ -259,7 +259,6 @@ fn existing_files_are_not_overwritten() {
         ("compare --json r.json/x", "--json r.json/x: a part of this path is a file"),
         ("compare --json .", "is a directory"),
         ("compare --json no/such/r.json", "does not exist"),
-        ("reproduce --list --json x.json", "--list"),
     ] {
         let output = trimwise_in(dir.path(), line);
         assert_eq!(output.status.code(), Some(2), "{line}");

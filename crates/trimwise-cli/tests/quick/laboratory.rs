@@ -1,7 +1,7 @@
 //! The program `trimwise-lab` as this one finds and asks it: missing, of another build, or saying anything.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -18,7 +18,9 @@ struct Place(tempfile::TempDir);
 impl Place {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        fs::copy(env!("CARGO_BIN_EXE_trimwise"), folder.path().join("trimwise")).unwrap();
+        let copied =
+            Command::new("cp").args([env!("CARGO_BIN_EXE_trimwise").as_ref(), folder.path()]).status();
+        assert!(copied.unwrap().success());
         Self(folder)
     }
 
@@ -41,8 +43,13 @@ impl Place {
     fn write(&self, name: &str, text: &str) {
         let path = self.path().join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(&path, text).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        // By another process: a program that another test starts meanwhile would keep the file open for writing for a
+        // moment, and what is open for writing cannot be run.
+        let mut install = Command::new("install");
+        let mut install =
+            install.args(["-m755", "/dev/stdin"]).arg(&path).stdin(Stdio::piped()).spawn().unwrap();
+        install.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        assert!(install.wait().unwrap().success(), "{}", path.display());
     }
 
     fn path(&self) -> &Path {
@@ -219,4 +226,6 @@ fn a_sweep_without_parquet_says_how_to_get_it_before_any_run() {
     refused(2, &place.run(&line), &["built without", "--features parquet"]);
     assert!(!place.path().join("out").exists());
     said(&place.run(&format!("{line} --dry-run")), &["1 cell"]);
+    let with_it = Place::answering(r#"echo '{"answer":{"Err":{"run":"it was asked"}}}'"#);
+    refused(1, &with_it.run(&line), &["it was asked"]);
 }

@@ -6,7 +6,7 @@
 
 use trimwise::compare::watch::Issue;
 use trimwise::fs::host::HostConfig;
-use trimwise::policy::PolicySpec;
+use trimwise::policy::{PolicySpec, Trimmer};
 use trimwise::units::{Bytes, SimDuration};
 use trimwise::words;
 use trimwise_uml::cell::{KernelPolicy, KernelTarget};
@@ -55,13 +55,12 @@ impl RealExt4 {
     /// Returns the experiment's policies that a target's kernel has.
     pub fn policies_of(target: &KernelTarget, names: &[&str]) -> Vec<Policy> {
         let policy = |name: &&str| {
-            let text = match *name {
-                "commit" if target.has_ext4_trim() => "serial".to_owned(),
-                gate if gate.starts_with("set:") && !gate.contains('+') => format!("{gate}+serial"),
-                other => other.to_owned(),
-            };
-            let kernel = KernelPolicy::parse(&text, target).ok()?;
-            Some(Policy { name: (*name).to_owned(), kernel, model: text.parse().ok()? })
+            let mut model: PolicySpec = name.parse().ok()?;
+            if target.has_ext4_trim() && model.without_gate() == PolicySpec::COMMIT {
+                model = PolicySpec::SERIAL.behind(model.gate());
+            }
+            let kernel = KernelPolicy::of(Trimmer::Kernel(model), target).ok()?;
+            Some(Policy { name: (*name).to_owned(), kernel, model })
         };
         names.iter().filter_map(policy).collect()
     }

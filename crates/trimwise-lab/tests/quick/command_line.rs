@@ -38,6 +38,7 @@ fn help_has_examples_and_no_line_is_wider_than_a_terminal() {
 fn wrong_words_are_refused() {
     let reps = "from 1 to 1000";
     refused("reproduce --all --reps -1", &["--reps", "'-1'", reps]);
+    refused("reproduce --list --json x.json", &["--list"]);
     refused("crashtest --cuts 0", &["--cuts", "'0'", "from 1 to 10000000"]);
     refused("crashtest --cuts 5 --run 3", &["--cuts", "--run"]);
     for on_kernel in

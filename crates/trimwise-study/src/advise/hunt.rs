@@ -1,4 +1,4 @@
-//! The runs of an advice.
+//! The runs of an advice: the search and the runs that follow it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,27 +22,21 @@ use crate::defaults;
 /// Repetitions at other fullness: a hint, not a proof.
 const NEARBY_REPS: u32 = 3;
 
-/// Runs of an advice on the built-in workloads, more or less, for the note on how long it may take.
+/// Rough number of runs of an advice on the built-in workloads, for the note on its duration.
 const RUNS_EXPECTED: u32 = 160;
 
-/// The runs of an advice.
 pub(super) struct Hunt<'a> {
-    /// What was asked for.
     pub request: &'a CompareRequest,
-    /// What runs.
     pub plan: on_model::Plan,
-    /// Who asked.
     pub caller: &'a dyn Caller,
-    /// Raised to stop.
     pub stop: &'a Arc<AtomicBool>,
 }
 
-/// What the search found.
 pub(super) struct Found {
     pub space: Space,
-    /// What is worth fresh runs.
+    /// Policies worth fresh runs.
     pub shortlist: Vec<Trimmer>,
-    /// The best of what only a changed kernel could do.
+    /// The best policy that needs a changed kernel.
     pub changed: Option<Trimmer>,
     pub measure: Measure,
     pub frees_nothing: bool,
@@ -50,14 +44,13 @@ pub(super) struct Found {
     pub ended_by: Option<Failure>,
 }
 
-/// What the search tried.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Searched {
-    /// Runs, and how many an exhaustive search takes.
+    /// Includes the number of runs of an exhaustive search.
     pub runs: Runs,
-    /// Each candidate that a host can apply and that ran, the last ones left first.
+    /// Candidates that a host can apply and that ran, the last survivors of the search first.
     pub candidates: Vec<Tried>,
-    /// What these runs cannot judge.
+    /// Policies that these runs cannot judge.
     pub left_out: Vec<LeftOut>,
     /// Duration of the first run, without TRIM, with idle time.
     pub run_ns: u64,
@@ -65,39 +58,32 @@ pub struct Searched {
     pub watermarks_percent: Vec<u64>,
 }
 
-/// Numbers of runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Runs {
-    /// Candidates.
     pub candidates: u32,
-    /// Runs of the search.
     pub searched: u32,
-    /// Runs of the final comparison.
     pub compared: u32,
     /// Runs at other fullness.
     pub nearby: u32,
-    /// Runs of an exhaustive search: each candidate as often as the search runs the last ones left.
+    /// Runs of an exhaustive search: each candidate as often as the search runs the last survivors.
     pub exhaustive: u32,
 }
 
-/// A candidate that ran.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Tried {
-    /// The policy.
     pub policy: PolicyId,
-    /// What it takes to apply it.
+    /// Means of applying the policy.
     pub means: Means,
-    /// Its settings.
     pub place: Place,
-    /// Repetitions of its own.
+    /// Repetitions of its own; see `same_as`.
     pub reps: u32,
-    /// The policy whose first run was the same to the last bit, so that it did not run again.
+    /// The policy whose first run was identical to the last bit, so that this one did not run again.
     pub same_as: Option<PolicyId>,
-    /// How much longer it takes than the best, in percent: the median of pairs with the same repetition.
+    /// Median extra time over the best policy, in percent, over pairs of equal repetition.
     pub excess_percent: Option<f64>,
 }
 
-/// What a run is judged by, in seconds.
+/// The objective of a run, in seconds.
 pub(super) fn seconds(cell: &Cell) -> f64 {
     Observation::of(cell).time_s
 }
@@ -112,9 +98,9 @@ impl Hunt<'_> {
         self.seed().wrapping_add(1)
     }
 
-    /// Searches both kinds of candidates.
+    /// Searches policies that a host can apply, and policies that need a changed kernel.
     pub fn found(&mut self) -> Result<Found, Failure> {
-        // It shows how long a run is, and whether there is anything to trim.
+        // The run without TRIM shows how long a run is, and whether there is anything to trim.
         let begun = Instant::now();
         let (mut first, failure) = self.run(&[(Trimmer::Kernel(PolicySpec::OFF), 0)], "the first run");
         let Some((_, first)) = first.pop() else {
@@ -151,7 +137,7 @@ impl Hunt<'_> {
         })
     }
 
-    /// Tells how long an advice about this host may take, from the time of its first run.
+    /// Announces how long an advice about this host may take, from the time of its first run.
     fn tell_time(&self, first: Duration) {
         if self.plan.here.is_some() {
             let all = first * RUNS_EXPECTED / self.jobs() as u32;
@@ -164,7 +150,6 @@ impl Hunt<'_> {
         }
     }
 
-    /// Runs at a time.
     fn jobs(&self) -> usize {
         let default =
             || self.plan.devices.first().map_or(1, |(_, d)| pool::default_jobs(pool::memory_of_run(d)));
@@ -180,7 +165,7 @@ impl Hunt<'_> {
         })
     }
 
-    /// Runs policies with the seed of the final comparison, as often as that does.
+    /// Runs policies with the seed and repetitions of the final comparison.
     pub fn fresh(&mut self, policies: &[Trimmer]) -> (Vec<Cell>, Option<Failure>) {
         let fresh = self.fresh_seed();
         let seed = std::mem::replace(&mut self.plan.seed, fresh);
@@ -189,7 +174,7 @@ impl Hunt<'_> {
         ran
     }
 
-    /// Runs policies on a file system that is so full; `None` if the workload does not fit.
+    /// Runs policies on a file system of this fullness; `None` if the workload does not fit.
     pub fn nearby(
         &mut self,
         utilization_percent: u8,
@@ -211,7 +196,8 @@ impl Hunt<'_> {
         (ran.into_iter().map(|(_, cell)| cell).collect(), failure)
     }
 
-    /// Runs each of these, as many at a time as fit, and returns the finished ones with their number.
+    /// Runs each policy with its repetition number, as many in parallel as fit. Returns the index of each finished run
+    /// with its result.
     fn run(&self, runs: &[(Trimmer, u32)], what: &str) -> (Vec<(usize, Cell)>, Option<Failure>) {
         let Some((_, device)) = self.plan.devices.first() else { return Default::default() };
         let progress = self.caller.progress(runs.len(), "runs");
@@ -235,7 +221,7 @@ impl Hunt<'_> {
     }
 }
 
-/// Returns what the searches tried: `run_ns` is the duration of the first run, without TRIM.
+/// `run_ns` is the duration of the first run, without TRIM.
 pub fn searched(space: &Space, search: &Search, changed: &Search, run_ns: u64) -> Searched {
     let finalists = search.finalists();
     let best = finalists.first().copied();

@@ -27,31 +27,27 @@ use crate::defaults;
 use crate::laboratory::Laboratory;
 use hunt::{Found, Hunt, Searched};
 
-/// An advice, as `--json` writes it; the order of the keys is part of the format.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Advice {
-    /// The version of trimwise.
     pub trimwise: Cow<'static, str>,
-    /// The seed of the search; the comparison has the next one.
+    /// The seed of the search. The comparison uses the next one.
     pub seed: u64,
-    /// What was asked for.
     pub settings: Settings,
-    /// Whether the user stopped it, or a run failed: then the figures are those of the finished runs.
+    /// Whether the user stopped it or a run failed. Then the figures are those of the finished runs.
     pub partial: bool,
-    /// What to do; results of older versions have none.
+    /// Results of older versions have none.
     #[serde(default = "Conclusion::of_older_version")]
     pub conclusion: Conclusion,
-    /// What it takes to have the policy of the conclusion.
+    /// Means of applying the policy of the conclusion.
     pub means: Option<Means>,
-    /// What other choices cost, compared with the policy to use.
+    /// The cost of other choices, compared with the policy to use.
     pub costs: Vec<Cost>,
-    /// The best that a changed kernel could do.
+    /// The best policy that needs a changed kernel.
     pub changed_kernel: Option<Changed>,
-    /// The same choice at other fullness.
+    /// The choice at other fullness.
     pub nearby: Vec<Nearby>,
-    /// What the search tried.
     pub search: Searched,
-    /// The comparison on fresh runs; null if it was not reached.
+    /// The comparison on fresh runs; `None` if it was not reached.
     pub comparison: Option<Comparison>,
     /// Why runs are missing.
     #[serde(skip)]
@@ -61,30 +57,27 @@ pub struct Advice {
 /// A policy that no stock host can follow.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Changed {
-    /// The policy.
     pub policy: PolicyId,
-    /// Its median, in seconds.
+    /// Median in seconds.
     pub median_s: f64,
-    /// How much longer it takes than the policy to use; negative if it is faster.
+    /// Extra time over the policy to use; negative if it is faster.
     pub time: Difference,
 }
 
 /// The policy to use where the file system is fuller or emptier.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Nearby {
-    /// How full.
     pub utilization_percent: u8,
-    /// How much longer each other policy takes there than the policy to use, in percent: medians of pairs.
+    /// Median extra time of each other policy over the policy to use, in percent, over pairs of equal repetition.
     pub others: Vec<(PolicyId, f64)>,
 }
 
-/// Advises on the workload, drive and host of a request: a comparison whose policies are to be found. What needs a kernel
-/// runs in the laboratory.
+/// Advises on the workload, drive and host of a request. Anything that needs a kernel runs in the laboratory.
 ///
 /// # Errors
 ///
-/// What is wrong with the request; or why not even the first run has a result. [`Advice::ended_by`] says why later ones
-/// are missing.
+/// If the request is wrong, or not even the first run has a result. [`Advice::ended_by`] says why later runs are
+/// missing.
 pub fn run(
     request: &CompareRequest,
     caller: &dyn Caller,
@@ -106,7 +99,7 @@ pub fn run(
         return in_model(request, found.as_ref(), caller, &on_model::run);
     }
     if request.check.is_some() {
-        // What the model refuses needs no kernel.
+        // No kernel is needed for requests that the model rejects.
         on_model::Plan::of(&CompareRequest { policies: vec![PolicyId::OFF.to_string()], ..request.clone() })?;
     }
     let mut advice = laboratory.advise(request, caller)?;
@@ -120,14 +113,10 @@ pub fn run(
     Ok(advice)
 }
 
-/// How [`in_model`] compares at the end.
+/// The comparison at the end of [`in_model`].
 pub type Compare = dyn Fn(&CompareRequest, on_model::Plan, &dyn Caller) -> Result<Comparison, Failure>;
 
-/// Advises by the model; the comparison at the end may be checked on a kernel.
-///
-/// # Errors
-///
-/// As [`run`].
+/// Advises by the model. The comparison at the end may be checked on a kernel.
 pub fn in_model(
     request: &CompareRequest,
     found: Option<&StandIn>,
@@ -150,17 +139,13 @@ pub fn in_model(
     if let [(_, device)] = &plan.devices[..] {
         expect_trim(device)?;
     }
-    // What --here found may change while the runs last.
+    // The findings of `--here` may change during the runs.
     request.utilization = Some(plan.utilization_percent);
     let stop = caller.stop(OnInterrupt::StopAndShow)?;
     advised(&request, plan, (caller, &stop), compare)
 }
 
-/// Rejects a drive about which there is nothing to ask.
-///
-/// # Errors
-///
-/// If it does not support TRIM.
+/// Rejects a drive without TRIM, about which there is nothing to ask.
 pub fn expect_trim(device: &Profile) -> Result<(), Failure> {
     if device.config.trim.is_supported() {
         return Ok(());
@@ -169,7 +154,7 @@ pub fn expect_trim(device: &Profile) -> Result<(), Failure> {
     Err(Mistake::of("devices", &device.name).because(why).expected("one that does").fail())
 }
 
-/// A caller whose flag is there already.
+/// A caller with an existing stop flag.
 struct Stopped<'a> {
     caller: &'a dyn Caller,
     stop: &'a Arc<AtomicBool>,
@@ -189,7 +174,6 @@ impl Caller for Stopped<'_> {
     }
 }
 
-/// Searches and compares.
 fn advised(
     request: &CompareRequest,
     plan: on_model::Plan,
@@ -238,7 +222,7 @@ fn advised(
     Ok(advice)
 }
 
-/// The comparison on fresh runs: what is worth them, what the host does today, and the bound.
+/// The comparison on fresh runs: the shortlist, the host's current policy, and the bound.
 fn compared(request: &CompareRequest, hunt: &Hunt, found: &Found) -> CompareRequest {
     let here = hunt.plan.here.as_ref();
     let today = here.and_then(|here| here.today(hunt.plan.days.is_some())?.known());
@@ -248,7 +232,6 @@ fn compared(request: &CompareRequest, hunt: &Hunt, found: &Found) -> CompareRequ
     CompareRequest { policies, seed: Some(hunt.fresh_seed()), ..request.clone() }
 }
 
-/// Returns the command that repeats an advice.
 pub fn command(request: &CompareRequest, settings: &Settings) -> String {
     let mut text = CommandText::new("advise");
     text.option("--workload", &request.workload);
@@ -272,11 +255,11 @@ pub fn command(request: &CompareRequest, settings: &Settings) -> String {
 }
 
 impl Advice {
-    /// What was read, with what follows from the rest and is not read.
+    /// Restores the parts of an answer read from JSON that follow from the rest.
     ///
     /// # Errors
     ///
-    /// As [`Comparison::restored`].
+    /// See [`Comparison::restored`].
     pub fn restored(mut self) -> Result<Self, String> {
         self.comparison = self.comparison.map(Comparison::restored).transpose()?;
         Ok(self)
@@ -305,12 +288,11 @@ impl Advice {
         self.conclusion.policy.as_ref()?.known()
     }
 
-    /// Returns true if the runs show that the choice of a policy matters.
+    /// Returns whether the runs show that the choice of a policy matters.
     pub fn is_decided(&self) -> bool {
         matches!(self.conclusion.decision, Decision::Change | Decision::Keep)
     }
 
-    /// Adds what other choices cost.
     pub fn add_costs(&mut self, comparison: &Comparison, space: &Space) {
         let summary = Summary::of(&comparison.cells);
         let spec = self.spec();
@@ -320,7 +302,7 @@ impl Advice {
         }
     }
 
-    /// Runs what only a changed kernel could do as often as the comparison ran, and with its seed.
+    /// Runs the policy that needs a changed kernel with the comparison's repetitions and seed.
     fn add_changed(&mut self, hunt: &mut Hunt, comparison: &Comparison, policy: Trimmer, changed: Trimmer) {
         let (cells, failure) = hunt.fresh(&[changed]);
         self.search.runs.compared += cells.len() as u32;
@@ -367,7 +349,6 @@ impl Advice {
         }
     }
 
-    /// Notes why runs are missing.
     fn note(&mut self, failure: Option<Failure>) {
         self.partial |= failure.is_some();
         self.ended_by = self.ended_by.take().or(failure);

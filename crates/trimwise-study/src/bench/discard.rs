@@ -36,7 +36,7 @@ impl<D: BlockDevice> Bench<'_, D> {
         Ok(Found { measured, ..Found::default() })
     }
 
-    /// Sends one TRIM with nothing else under way.
+    /// Sends one TRIM with no other operation in flight.
     pub(super) async fn trim(&mut self, range: UnitRange) -> Result<SimDuration, BlockError> {
         let took = self.device.perform(Operation::Trim(vec![range])).await?;
         self.did.bytes_trimmed += Bytes::from_units(range.units).0;

@@ -40,7 +40,6 @@ pub enum Order {
     Random,
 }
 
-/// End of a stream. The limit that is reached first counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
     pub time: Option<SimDuration>,
@@ -94,7 +93,7 @@ impl Tally {
         self.latency.get_or_insert_with(latencies).saturating_record(latency.as_nanos().max(1));
     }
 
-    /// Summarises the latencies; `None` if there were no transfers.
+    /// `None` if there were no transfers.
     pub fn latency(&self) -> Option<LatencySummary> {
         self.latency.as_ref().map(|histogram| LatencySummary {
             count: histogram.len(),
@@ -149,8 +148,8 @@ impl Intervals {
         self.bytes[index] += bytes;
     }
 
-    /// Returns megabytes per second in each whole interval of a run that took `elapsed`, with the time at its end in
-    /// seconds.
+    /// Returns megabytes per second in each whole interval of a run that took `elapsed`, with the end of the interval
+    /// in seconds.
     pub fn rates(&self, elapsed: SimDuration) -> Vec<(f64, f64)> {
         let whole = (elapsed.as_nanos() / self.length.as_nanos()) as usize;
         let seconds = self.length.as_secs_f64();
@@ -237,7 +236,7 @@ impl Running {
         }
     }
 
-    /// Returns true if the stream has more to submit; once false, it stays false.
+    /// Returns whether the stream has more to submit. Once false, it stays false.
     fn wants_more(&mut self, elapsed: SimDuration) -> bool {
         let Limit { time, bytes } = self.stream.limit;
         self.ended |= self.area_sectors == 0

@@ -25,8 +25,8 @@ pub(super) const SHARES: [u64; 6] = [0, 20, 40, 60, 80, 95];
 pub(super) const TRIM_SHARES: [u64; 4] = [0, 10, 30, 60];
 /// Take completions only if there are more than this; fewer are never waited for.
 const UNTAKEN: usize = 512;
-/// A point kept up if everything was completed soon after its end: within this percentage of its length. Where there
-/// are TRIMs, add the time that this many of them take, since one that is due at the end holds up the rest.
+/// A point kept up if everything was completed soon after its end: within this percentage of its length. With TRIMs,
+/// this many times the duration of a TRIM is added, since one that is due at the end holds up the rest.
 const TAIL_PERCENT: u64 = 5;
 const TAIL_TRIMS: f64 = 2.5;
 /// Minimum number of requests of all kinds at a point, if any are offered.
@@ -59,18 +59,17 @@ pub struct Map {
     pub point_ns: u64,
     /// Ordered by TRIM rate, then write rate, then read rate.
     pub points: Vec<MapPoint>,
-    /// Reason why points are missing, if any are.
+    /// Why points are missing, if any are.
     pub broken: Option<String>,
     pub interrupted: bool,
 }
 
-/// A load and its result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MapPoint {
     pub reads: MapLoad,
     pub writes: MapLoad,
     pub trims: MapLoad,
-    /// True if all requests were completed when due, or soon after.
+    /// Whether all requests were completed when due, or soon after.
     pub kept_up: bool,
 }
 
@@ -78,9 +77,7 @@ pub struct MapPoint {
 pub struct MapLoad {
     pub offered_per_s: f64,
     pub offered_bytes_per_s: f64,
-    /// Requests completed per second during the point.
     pub achieved_per_s: f64,
-    /// Bytes completed per second during the point.
     pub achieved_bytes_per_s: f64,
     /// Latency from the time at which each request was due; `None` without requests, or if the point did not keep up.
     pub latency: Option<LatencySummary>,
@@ -106,6 +103,7 @@ struct Mapping<'a, D> {
 /// Measures a map. Calls `on_progress` with the number of points done and of all points.
 ///
 /// # Errors
+///
 /// [`BlockError::Unsupported`] if a load costs no time, or the device's error before the first point. Later errors end
 /// the map and are part of it.
 pub async fn map<D: BlockDevice>(
@@ -197,7 +195,7 @@ impl<D: BlockDevice> Mapping<'_, D> {
         Ok(())
     }
 
-    /// Returns the requests of one kind per second, as fast as possible.
+    /// Returns the rate of one kind of request, alone and as fast as possible.
     async fn alone(&mut self, kind: usize) -> Result<f64, BlockError> {
         let start = self.device.now();
         let (mut in_flight, mut done) = (0, 0u64);
@@ -358,14 +356,14 @@ mod tests {
 
     #[test]
     fn slow_trims_cost_reads_what_they_take_and_saturation_has_no_numbers() {
-        // A TRIM of 8,000 ns a command or more; none of a drive that has none.
+        // A TRIM costs at least 8,000 ns a command, or nothing on a drive without TRIM.
         let map = map_of("sata-small");
         assert_eq!(map.points.len(), points(true));
         let at = |reads: usize, writes: usize, trims: usize| {
             &map.points[(trims * SHARES.len() + writes) * SHARES.len() + reads]
         };
         let p99 = |point: &MapPoint| point.reads.latency.unwrap().p99_ns;
-        // A TRIM of 1 MiB takes 0.3 ms and more, alone on the drive; a read alone 0.1 ms.
+        // Alone on the drive, a TRIM of 1 MiB takes 0.3 ms or more, and a read 0.1 ms.
         assert!(p99(at(1, 0, 2)) > 2 * p99(at(1, 0, 0)), "{} {}", p99(at(1, 0, 2)), p99(at(1, 0, 0)));
         let idle = at(0, 0, 0);
         assert!(idle.kept_up && idle.reads.latency.is_none());

@@ -72,7 +72,6 @@ impl Settings {
     }
 }
 
-/// Callbacks of tests: what they report, and what they may query.
 #[derive(Clone, Copy)]
 pub struct Hooks<'a> {
     /// Called from time to time with the number of the test, from 0, and its progress in thousandths.

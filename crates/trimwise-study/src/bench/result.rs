@@ -7,13 +7,11 @@ use trimwise::workload::latency::LatencySummary;
 use super::load::{Done, Tally, per_second};
 use crate::plot::Plot;
 
-/// Work that tests did on a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Did {
     pub bytes_read: u64,
     pub bytes_written: u64,
     pub bytes_trimmed: u64,
-    /// Number of erases of the whole device.
     pub whole_device_erases: u64,
 }
 
@@ -62,7 +60,7 @@ impl Measured {
         self
     }
 
-    /// Describes one operation that transfers nothing.
+    /// An operation that transfers nothing.
     pub(super) fn operation(what: impl Into<String>, bytes: u64, elapsed: SimDuration) -> Self {
         let ns = elapsed.as_nanos();
         Self {
@@ -103,7 +101,7 @@ pub struct TrimTime {
 pub struct Steady {
     pub reached: bool,
     pub rounds: u32,
-    /// Transfers per second of each round.
+    /// Transfers per second, by round.
     pub round_iops: Vec<f64>,
     pub iops: f64,
     /// Maximum less minimum over the window, in percent of its mean.
@@ -122,7 +120,6 @@ pub enum Findings {
     Steady(Steady),
 }
 
-/// Counters of a modelled device during a test.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DeviceCounts {
     /// Units written to flash for each unit that the host wrote; `None` if it wrote none.
@@ -168,7 +165,6 @@ pub struct TestResult {
     pub findings: Findings,
     /// Figures over time, zones and sizes.
     pub plots: Vec<Plot>,
-    /// Notes for a reader of the figures.
     pub notes: Vec<String>,
     /// `None` for a real device.
     pub device: Option<DeviceCounts>,
@@ -179,7 +175,7 @@ pub struct Device {
     pub name: String,
     pub size_bytes: u64,
     pub sector_bytes: u64,
-    /// True if the device claims to support TRIM.
+    /// Whether the device claims to support TRIM.
     pub trim: bool,
     pub is_model: bool,
 }
@@ -196,13 +192,12 @@ impl From<&DeviceFacts> for Device {
     }
 }
 
-/// Early end of the tests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Broken {
     pub test: String,
     pub why: String,
     pub interrupted: bool,
-    /// Work that the last test had done by then.
+    /// Work that the interrupted test had done by then.
     pub did: Did,
 }
 

@@ -17,7 +17,7 @@ use super::{Bench, Findings, Found};
 const RANGES: [Percent; 4] =
     [Percent::hundredths(1250), Percent::hundredths(2500), Percent::hundredths(5000), Percent::ALL];
 const LOOK: SimDuration = SimDuration::from_secs(60);
-/// Maximum amount that a model writes in that time.
+/// Maximum amount that a model writes after a TRIM.
 const MODEL_MOST: Bytes = Bytes::gib(16);
 /// Rest before the TRIM, so that the device finishes its background work.
 const REST: SimDuration = SimDuration::from_secs(30);
@@ -74,13 +74,13 @@ impl<D: BlockDevice> Bench<'_, D> {
     }
 }
 
-/// Returns the mean over the first second, or over a shorter run: longer than a write cache takes to fill.
+/// Mean over the first second, or over a shorter run. A second is longer than a write cache takes to fill.
 fn first_second(rates: &[(f64, f64)]) -> Option<f64> {
     let first: Vec<f64> = rates.iter().take_while(|(at, _)| *at <= 1.0).map(|&(_, rate)| rate).collect();
     (!first.is_empty()).then(|| first.iter().sum::<f64>() / first.len() as f64)
 }
 
-/// Returns the mean of the last quarter; `None` if there are fewer than four intervals.
+/// Mean of the last quarter; `None` if there are fewer than four intervals.
 fn level(rates: &[(f64, f64)]) -> Option<f64> {
     let quarter = rates.len() / 4;
     let last = &rates[rates.len() - quarter..];

@@ -11,7 +11,6 @@ impl Percent {
     pub const ZERO: Self = Self(0);
     pub const ALL: Self = Self(10_000);
 
-    /// Returns a share in hundredths of a percent.
     pub const fn hundredths(hundredths: u32) -> Self {
         Self(if hundredths > 10_000 { 10_000 } else { hundredths })
     }
@@ -20,7 +19,7 @@ impl Percent {
         f64::from(self.0) / 100.0
     }
 
-    /// Returns this share of a number of units, rounded down.
+    /// Rounds down.
     pub fn of(self, units: u64) -> u64 {
         (u128::from(units) * u128::from(self.0) / 10_000) as u64
     }
@@ -58,7 +57,6 @@ impl FromStr for Percent {
     }
 }
 
-/// A part of the device's address space, as shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     pub start: Percent,

@@ -1,18 +1,19 @@
-//! A drive of a size on which a short bench is quick.
+//! Shrinks a drive so that a short bench is quick.
 
 use trimwise::ssd::{ConfigError, SsdConfig};
 use trimwise::units::Bytes;
 
-/// Least capacity of a model that takes a probe's place on a drive: the region is an eighth or less of it, so that
-/// nothing is collected.
+/// Least capacity of a model that a probe measures in place of a drive. The probe's region is an eighth of it or less,
+/// so that nothing is collected.
 const CAPACITY: Bytes = Bytes::gib(16);
 const SPARE: u64 = 16;
 
-/// The same drive with fewer superblocks: dies, rates, caches and superblocks as they are, and space enough that a short
-/// bench never collects. It takes a hundredth of the memory of a drive of a terabyte.
+/// Returns the drive with fewer superblocks. Dies, rates, caches and the size of superblocks stay, and there is enough
+/// space that a short bench never collects. It takes a hundredth of the memory of a drive of a terabyte.
 ///
 /// # Errors
-/// If no drive can be like that.
+///
+/// If there is no such drive.
 pub fn sized(config: &SsdConfig) -> Result<SsdConfig, ConfigError> {
     let mut small = config.clone();
     let g = &config.geometry;

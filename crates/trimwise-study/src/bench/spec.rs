@@ -40,10 +40,8 @@ pub enum Test {
         /// Start of the transfers, as a share of the region.
         start: Percent,
     },
-    /// Transfers of 4 KiB at random places.
     Random {
         read_percent: u8,
-        /// Queue depth.
         depth: u32,
         /// `None` for the default, which is limited in amount too.
         seconds: Option<Seconds>,
@@ -53,7 +51,7 @@ pub enum Test {
     /// Sequential passes over the zones of the address space, as HD Tach shows them.
     HdTach {
         passes: Passes,
-        /// True for the whole of each zone instead of a sample.
+        /// The whole of each zone instead of a sample.
         full: bool,
     },
     /// Transfer sizes from 0.5 KiB to 8 MiB, as ATTO shows them.
@@ -122,7 +120,6 @@ impl Test {
         matches!(self, Self::Trim(_) | Self::TrimLatency | Self::Settling { .. })
     }
 
-    /// Returns the maximum queue depth.
     pub fn depth(self) -> u32 {
         match self {
             Self::Random { depth, .. } => depth,
@@ -237,7 +234,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Like `next`, but an empty field stands for the default if more follow.
+    /// Returns the next field; an empty one stands for the default if more follow.
     fn next_or_default<T>(
         &mut self,
         expected: &str,

@@ -13,9 +13,9 @@ use crate::plot::{Axis, Plot, PlotKind, Point, Series};
 pub(super) const LARGE: Bytes = Bytes::mib(1);
 const DD: Bytes = Bytes(4_096_000_000);
 const RANDOM: SimDuration = SimDuration::from_secs(30);
-/// Default duration of torture, as in the source.
+/// As in the source.
 const TORTURE: SimDuration = SimDuration::from_secs(20 * 60);
-/// Default duration for a reader and a writer, each alone and both together.
+/// For a reader and a writer, each alone and both together.
 const TOGETHER: SimDuration = SimDuration::from_secs(10);
 /// Maximum amount that the reader next to a writer reads, again and again; it is written first.
 const READER_MOST: Bytes = Bytes::gib(4);
@@ -125,7 +125,7 @@ impl<D: BlockDevice> Bench<'_, D> {
         self.run_one(Stream { action, order: Order::Random, area, transfer, depth, pace: 0, limit }).await
     }
 
-    /// Returns the given time, or a default. A default is also limited in amount on a model.
+    /// A default is also limited in amount on a model.
     pub(super) fn limit(&self, seconds: Option<Seconds>, default: SimDuration, most: Bytes) -> Limit {
         match seconds {
             Some(seconds) => Limit::time(SimDuration::from_secs(seconds.into())),

@@ -20,7 +20,7 @@ use super::*;
 /// The end of an operation, its number, its token, and when it was submitted.
 type Waiting = Reverse<(SimTime, u64, u64, SimTime)>;
 
-/// A device that takes any number of operations at a time; `latency` says how long each takes.
+/// A device that takes any number of operations at a time. `latency` returns the duration of each.
 pub(super) struct Fabricated<L> {
     pub(super) facts: DeviceFacts,
     now: Cell<SimTime>,
@@ -148,7 +148,7 @@ fn rates_are_the_queue_depth_divided_by_the_latency() {
     assert_eq!(reads.operations + writes.operations, 32_000);
     // A quarter, give or take four times the standard deviation of 32,000 draws.
     assert!(reads.operations.abs_diff(8_000) < 4 * 78, "{}", reads.operations);
-    // The same rate in every interval.
+    // The rate is equal in every interval.
     let plot = &write.plots[0];
     assert_eq!(plot.series[0].points.len(), 20);
     assert!(plot.series[0].points.iter().all(|p| (p.y - 131.072).abs() < 1e-9), "{plot:?}");
@@ -188,7 +188,7 @@ fn a_device_that_fails_leaves_a_partial_result() {
     assert_eq!(results.tests.len(), 1);
     let broken = results.broken.unwrap();
     assert_eq!((broken.test.as_str(), broken.why.as_str()), ("randwrite:4:1", "input/output error"));
-    // 32 transfers and a flush come before; the failing one is not counted.
+    // 32 transfers and a flush come before. The failing one is not counted.
     assert_eq!((broken.did.bytes_written, broken.interrupted), (67 * 4096, false));
 }
 
@@ -223,7 +223,6 @@ fn model(sim: &Sim, config: &SsdConfig, seed: u64) -> ModelDevice {
     ModelDevice::new(queue, "small")
 }
 
-/// Runs tests on a small drive.
 fn on_a_model(config: SsdConfig, tests: &str, settings: Settings) -> Results {
     let tests = parsed(tests);
     let sim = Sim::new();

@@ -1,7 +1,7 @@
 //! `compare --check kernel:...`: a real kernel's figures next to the model's, and where the two contradict each other.
 //!
-//! Only the policies that a stock kernel has can be checked; the others are named. Device, workload, utilization,
-//! memory, seed and repetitions are the model's.
+//! Only policies of a stock kernel can be checked; the others are listed. Device, workload, utilization, memory, seed
+//! and repetitions are the model's.
 
 use serde::{Deserialize, Serialize};
 use trimwise::compare::result::{Cell, Target};
@@ -14,58 +14,49 @@ use trimwise_linux::real_kernel::RealKernel;
 use super::Comparison;
 use crate::conclusion;
 
-/// Differences between two policies' durations up to this contradict nothing.
+/// Largest difference between two policies' durations that contradicts nothing.
 const LIMIT: f64 = 0.03;
 
-/// What the check found; the order of the keys is part of the format.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Check {
     /// A kernel with ext4.
     pub target: Target,
-    /// Which kernel ran; `None` if none did.
+    /// `None` if nothing ran.
     pub kernel: Option<RealKernel>,
-    /// Each run on it.
     pub cells: Vec<Cell>,
-    /// A row for each policy on each device, as for the model; against the same baseline if that ran on the kernel.
+    /// A row for each policy on each device, as for the model. It has the model's baseline if that ran on the kernel.
     #[serde(skip_deserializing)] // follows from the cells
     pub summary: Vec<SummaryRow>,
     /// Policies that no stock kernel has.
     pub left_out: Vec<LeftOut>,
-    /// Devices on which two policies could be compared, in the model and on the kernel.
+    /// Devices on which two policies ran both in the model and on the kernel.
     pub compared: Vec<String>,
-    /// Where kernel and model contradict each other.
     pub contradictions: Vec<Contradiction>,
-    /// Why nothing ran; `None` if it did.
+    /// Why nothing ran.
     pub not_run: Option<String>,
 }
 
-/// A policy that did not run on the kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftOut {
-    /// The policy.
     pub policy: PolicyId,
-    /// Why.
     pub reason: String,
 }
 
-/// Two policies that model and kernel compare differently.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Contradiction {
-    /// The device.
     pub device: String,
-    /// The policy.
     pub policy: PolicyId,
-    /// What it is compared with.
+    /// The policy it is compared with.
     pub against: PolicyId,
-    /// How much longer the policy takes than the other in the model, in percent.
+    /// Extra time of `policy` over `against` in the model, in percent.
     pub model_percent: f64,
-    /// The same on the kernel.
+    /// Extra time of `policy` over `against` on the kernel, in percent.
     pub kernel_percent: f64,
-    /// Both in words.
+    /// Both figures in words.
     pub text: String,
 }
 
-/// Returns the version of the kernel that a request names for its check.
+/// Returns the kernel version that a request names for its check.
 ///
 /// # Errors
 ///
@@ -78,14 +69,13 @@ pub fn version(text: &str) -> Result<&str, Failure> {
     }
 }
 
-/// The error for a kernel without ext4.
 pub fn refused(text: &str) -> Failure {
     let expected = "kernel:VERSION:ext4[:MOUNT_OPTIONS] such as kernel:6.12:ext4; only ext4 is modelled";
     Mistake::of("check", text).expected(expected).fail()
 }
 
 impl Comparison {
-    /// Adds a check, and concludes again; the verdict begins with the contradictions.
+    /// Adds a check, and concludes again. The verdict begins with the contradictions.
     pub fn add_check(&mut self, mut check: Check) {
         let (model, kernel) = (Summary::of(&self.cells), check.summarised(&self.settings.baseline));
         let (rows, mut compared, mut contradictions) = (kernel.rows(), Vec::new(), Vec::new());
@@ -138,7 +128,7 @@ impl Check {
         summary
     }
 
-    /// What to know about the check besides its figures; the model ran on this many devices.
+    /// Returns notes on the limits of the check. `devices` is the number of devices in the model.
     pub fn notes(&self, recommended: Option<&PolicyId>, devices: usize) -> Vec<String> {
         if let Some(reason) = &self.not_run {
             return vec![format!("Not checked on a real kernel: {reason}")];
@@ -175,22 +165,22 @@ impl Check {
     }
 }
 
-/// One device's figures.
 struct Pair<'a> {
     model: &'a DeviceSummary<'a>,
     kernel: &'a DeviceSummary<'a>,
 }
 
 impl Pair<'_> {
-    /// Whether one of `policies` and any other policy ran in the model and on the kernel.
+    /// Returns whether one of `policies` and any other policy ran both in the model and on the kernel.
     fn can_compare(&self, policies: [&PolicyId; 3]) -> bool {
         self.kernel.policies.iter().any(|p| {
             policies.iter().any(|policy| p.policy != *policy && self.changes(p.policy, policy).is_some())
         })
     }
 
-    /// Finds policies that the model calls better than the baseline and the kernel worse, or the other way round; and
-    /// policies that the model recommends, here or over all devices, although the kernel is faster with another.
+    /// Finds policies that the model calls better than the baseline and the kernel worse, or the other way round. Also
+    /// finds policies that the model recommends, here or over all devices, although another one is faster on the
+    /// kernel.
     fn contradictions(&self, baseline: &PolicyId, own: &PolicyId, overall: &PolicyId) -> Vec<Contradiction> {
         let mut found: Vec<Contradiction> = Vec::new();
         for p in &self.kernel.policies {
@@ -201,7 +191,7 @@ impl Pair<'_> {
         }
         for recommended in [own, overall] {
             let worse = |against: &&PolicyId| {
-                // Over several devices the model itself may know that another one is better here.
+                // Over several devices, even the model may have a better policy here than the recommended one.
                 self.changes(recommended, against)
                     .is_some_and(|(model, kernel)| kernel > LIMIT && (recommended == own || model <= LIMIT))
             };
@@ -222,8 +212,8 @@ impl Pair<'_> {
         found
     }
 
-    /// Returns how much longer `policy` takes than `against`, in the model and on the kernel; `None` if one of them did
-    /// not run on both.
+    /// Returns the relative extra time of `policy` over `against`, in the model and on the kernel; `None` unless both
+    /// ran on both.
     fn changes(&self, policy: &PolicyId, against: &PolicyId) -> Option<(f64, f64)> {
         let of = |device: &DeviceSummary| {
             let seconds = |policy| device.policy(policy).map(|p| p.time_s.median());

@@ -1,8 +1,8 @@
-//! `--fs`, and the file system that `--here` finds: which one answers.
+//! Chooses the file system that answers, from `--fs` and what `--here` finds.
 //!
-//! The model is an ext4. Any other file system answers for itself, on a real kernel in virtual time, which the
-//! [laboratory](crate::laboratory) runs. Where it cannot, a sentence says what the model's ext4 can and cannot say about
-//! it, and which command helps.
+//! The model is an ext4. Other file systems run on a real kernel in virtual time, in the
+//! [laboratory](crate::laboratory). Where that is impossible, a sentence says what the model's ext4 can and cannot tell
+//! about the file system, and which command helps.
 
 use trimwise_linux::file_system::FileSystem;
 
@@ -11,14 +11,14 @@ use super::here::StandIn;
 use crate::caller::Caller;
 use crate::laboratory::Laboratory;
 
-/// Returns the file system that a request is about, and that of the host if a guest can make it.
+/// Returns the file system that a request is about, and the host's if a guest can make it.
 pub fn asked(request: &CompareRequest, found: Option<&StandIn>) -> (FileSystem, Option<FileSystem>) {
     let of_host = found.and_then(|found| found.file_system().parse::<FileSystem>().ok());
     (request.fs.or(of_host).unwrap_or(FileSystem::Ext4), of_host)
 }
 
-/// Whether the laboratory is to be asked. Where it is missing, the model's ext4 answers for a host whose file system is
-/// another one, unless `--fs` names that.
+/// Returns whether to ask the laboratory. Without one, the model's ext4 answers for a host with another file system,
+/// unless `--fs` names that.
 pub(crate) fn needs_laboratory(
     request: &CompareRequest,
     found: Option<&mut StandIn>,
@@ -38,7 +38,7 @@ pub(crate) fn needs_laboratory(
     }
 }
 
-/// Tells that the model's ext4 answers in place of the host's file system, and why.
+/// Notes that the model's ext4 answers in place of the host's file system, and why.
 pub fn answer_by_model(
     file_system: FileSystem,
     (reason, remedy): (&str, &str),
@@ -53,8 +53,8 @@ pub fn answer_by_model(
     found.answered_by(format!("In place of {}: {why}.", title(file_system)));
 }
 
-/// Returns a request for the model that names its ext4 where `--here` is on another file system: the command that repeats
-/// it does not depend on which kernels are built.
+/// Returns a request for the model that names ext4 where `--here` is on another file system, so that the command that
+/// repeats it does not depend on which kernels are built.
 pub fn on_model(request: &CompareRequest, found: Option<&StandIn>) -> CompareRequest {
     let is_other = found.is_some_and(|found| found.file_system() != FileSystem::Ext4.name());
     let fs = if is_other { Some(FileSystem::Ext4) } else { request.fs };
@@ -69,7 +69,7 @@ pub fn title(file_system: FileSystem) -> &'static str {
     }
 }
 
-/// Says in what a file system differs from the model's ext4, as far as TRIM is concerned.
+/// How a file system differs from the model's ext4, as far as TRIM is concerned.
 pub fn differs(file_system: FileSystem) -> &'static str {
     match file_system {
         FileSystem::Ext4 => "this ext4 does differently",

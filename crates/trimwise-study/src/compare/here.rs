@@ -1,7 +1,7 @@
 //! `compare --here PATH`: the model of this host, with a built-in profile in place of its drive.
 //!
-//! Which profile stands in is chosen here, and by [`Scale`] how small the modelled drive is; work and memory shrink with
-//! it. Options that the user gives take precedence over what was found.
+//! This file chooses the profile, and [`Scale`] the size of the modelled drive; work and memory shrink with it. The
+//! user's options take precedence over what was found.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -29,23 +29,21 @@ use crate::stand_in::profile_for;
 /// The least memory of a scaled-down host.
 const MEMORY_MIB_MIN: u64 = 128;
 
-/// How the profile was chosen if `--device` named it.
+/// `matched_by` of a profile named by `--device`.
 const GIVEN: &str = "given";
 
-/// What was found, and what stands in for it: the key `here` of the JSON.
+/// The host, and what stands in for it: the key `here` of the JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Here {
-    /// Where the file system is mounted.
     mount: String,
-    /// What is mounted: `/dev/sda1`.
+    /// The mounted device: `/dev/sda1`.
     device: String,
     /// The drive below: `sda`; `None` if there is none or it is unknown.
     drive: Option<String>,
-    /// The model that it reports.
+    /// The model name that the drive reports.
     model: Option<String>,
-    /// Its size.
     size_bytes: Option<u64>,
-    /// The largest discard that it accepts; 0 if none.
+    /// The largest discard that the drive accepts; 0 if none.
     discard_max_bytes: Option<u64>,
     /// How the profile was chosen: `model`, `class`, or `given` by the user.
     matched_by: Cow<'static, str>,
@@ -56,80 +54,74 @@ pub struct Here {
     /// The modelled work as a share of the whole.
     #[serde(default = "whole")]
     work_scale: f64,
-    /// The host's kernel.
     kernel: String,
-    /// The host's memory.
     memory_bytes: Option<u64>,
     /// `ext4`, `btrfs`...
     file_system: String,
-    /// How full it is.
     utilization_percent: u8,
-    /// The mount's discard option, and what trims it periodically.
+    /// The mount's discard option, and the timer that trims it.
     policy: String,
-    /// What the host does today, as a policy over days; `None` if it is none that trimwise knows.
+    /// The host's current policy over days; `None` if trimwise does not know it.
     #[serde(default)]
     today: Option<PolicyId>,
-    /// The same in words.
+    /// The host's current policy in words.
     #[serde(default)]
     today_text: String,
     /// Whether TRIM passes down to the drive, as far as sysfs shows.
     #[serde(default)]
     passes: Option<bool>,
-    /// What was found, and what stands in for it, in words.
+    /// In words: what was found, and what stands in for it.
     #[serde(default)]
     lines: [String; 2],
-    /// What the figures stand for, in words; empty in results of older versions.
+    /// In words: what the figures stand for. Empty in results of older versions.
     #[serde(default)]
     stands_for: String,
-    /// What steps of a change depend on; `None` if this was read from a file.
+    /// Needed for the steps of a change; `None` if this was read from a file.
     #[serde(skip)]
     found: Option<Found>,
 }
 
-/// The scale of results of older versions, which never scaled the work.
+/// Results of older versions have no scale of the work, which they never scaled.
 fn whole() -> f64 {
     1.0
 }
 
 impl Here {
-    /// Where the file system is mounted.
     pub fn mount(&self) -> &str {
         &self.mount
     }
 
-    /// What the host does today, as a policy of the runs; `None` if it is none that trimwise knows.
+    /// The host's current policy in the runs; `None` if trimwise does not know it.
     pub fn today(&self, is_over_days: bool) -> Option<PolicyId> {
         Some(in_runs(self.today.as_ref()?, is_over_days))
     }
 
-    /// Whether runs without days leave out what the host does at intervals.
+    /// Returns whether runs without days leave out the host's periodic trims.
     pub fn has_timer(&self) -> bool {
         self.today.as_ref().is_some_and(|today| today.spec().is_some_and(|spec| spec.batch().is_some()))
     }
 
-    /// What the host does today, in a sentence without its end.
+    /// The host's current policy, in a sentence without its end.
     pub fn today_sentence(&self) -> &str {
         &self.today_text
     }
 
-    /// How many times as much work the whole host does as the modelled one. Totals (times, bytes, waiting in a day) are so
-    /// many times as large there; ratios, latencies, write amplification and years of life over days are the same. Counts
-    /// of erases do not scale, since a smaller drive may have smaller blocks.
+    /// Work of the whole host as a multiple of the modelled work. Totals (times, bytes, waiting in a day) grow by this
+    /// factor. Ratios, latencies, write amplification and years of life over days do not change. Counts of erases do
+    /// not scale, since a smaller drive may have smaller blocks.
     pub fn work(&self) -> f64 {
         1.0 / self.work_scale
     }
 
-    /// The type of the file system.
     pub fn file_system(&self) -> &str {
         &self.file_system
     }
 
-    /// Whether TRIM passes down to the drive, as far as sysfs shows.
     pub fn passes(&self) -> Option<bool> {
         self.passes
     }
 
-    /// What the figures rest on.
+    /// The evidence for the figures.
     pub fn evidence(&self) -> &'static str {
         match &*self.matched_by {
             "model" => "a model of this drive",
@@ -138,7 +130,7 @@ impl Here {
         }
     }
 
-    /// What would make them surer.
+    /// What would make the figures more certain.
     pub fn surer(&self) -> String {
         match (&*self.matched_by, &self.drive) {
             ("model" | "class", Some(drive)) => {
@@ -151,12 +143,12 @@ impl Here {
         }
     }
 
-    /// Adds what was found on this host, which no document has.
+    /// Adds the findings about this host, which no document has.
     pub(crate) fn found_again(&mut self, found: StandIn) {
         self.found = Some(found.found);
     }
 
-    /// The steps from what the host does today to a policy.
+    /// The steps from the host's current policy to another one.
     pub fn steps_to(&self, policy: &PolicyId) -> Steps {
         match &self.found {
             Some(found) => Steps::to(&of_host(policy, &self.file_system), found),
@@ -169,14 +161,14 @@ impl Here {
         &self.stands_for
     }
 
-    /// What was found, what stands in for it, and what the figures stand for, in a sentence or two each.
+    /// In a sentence or two each: what was found, what stands in for it, and what the figures stand for.
     pub fn lines(&self) -> impl Iterator<Item = &str> {
         let lines = self.lines.iter().chain([&self.stands_for]);
         lines.map(String::as_str).filter(|line| !line.is_empty())
     }
 }
 
-/// What a host's policy is in runs: without days there is no timer, and the model's policy stands for the daemon's.
+/// Translates a host's policy to runs. Without days there is no timer, and the model's policy stands for the daemon's.
 fn in_runs(policy: &PolicyId, is_over_days: bool) -> PolicyId {
     match policy.known() {
         Some(Trimmer::Kernel(spec)) if !is_over_days && spec.batch().is_some() => PolicyId::OFF,
@@ -185,7 +177,7 @@ fn in_runs(policy: &PolicyId, is_over_days: bool) -> PolicyId {
     }
 }
 
-/// What a policy of a host's file system is called where that file system itself runs.
+/// Translates a host's policy to runs on its own file system.
 fn on_kernel(policy: PolicyId) -> PolicyId {
     match () {
         () if policy == own_discard("btrfs") => async_discard(),
@@ -194,7 +186,7 @@ fn on_kernel(policy: PolicyId) -> PolicyId {
     }
 }
 
-/// What a policy of runs on a kernel is called on a host with such a file system.
+/// Translates a policy of runs on a kernel to a host with such a file system.
 fn of_host(policy: &PolicyId, file_system: &str) -> PolicyId {
     match file_system {
         "btrfs" if *policy == async_discard() => own_discard(file_system),
@@ -203,27 +195,24 @@ fn of_host(policy: &PolicyId, file_system: &str) -> PolicyId {
     }
 }
 
-/// What the model takes from this host.
 pub struct StandIn {
     found: Found,
-    /// Which file system answers, in a sentence; empty if that goes without saying.
+    /// The file system that answers, in a sentence; empty if that is obvious.
     answered_by: String,
     /// The profile, as `--device` names it.
     pub device: String,
     matched_by: &'static str,
     why: String,
-    /// How much of the drive and its work is modelled.
+    /// The modelled share of the drive and its work.
     pub scale: Scale,
     /// The whole drive, in words.
     drive: String,
-    /// The modelled host's memory.
     pub memory_mib: Option<u64>,
-    /// The modelled host's Linux; `None` if the host's is unknown to the model.
+    /// The modelled Linux; `None` if the model does not know the host's.
     pub linux: Option<String>,
 }
 
 impl StandIn {
-    /// Looks at the directory of `--here`; `None` without that option.
     pub fn of(request: &CompareRequest, workload: &Workload) -> Result<Option<Self>, Failure> {
         let Some(path) = &request.here else { return Ok(None) };
         let found = Found::of(&HostRoot::default(), Path::new(DEFAULT_RUN), path);
@@ -231,7 +220,7 @@ impl StandIn {
         Self::chosen(found, request, workload).map(Some)
     }
 
-    /// Chooses what stands in for the host that was found.
+    /// Chooses the profile and scale for a host.
     ///
     /// # Errors
     ///
@@ -277,33 +266,30 @@ impl StandIn {
         Ok(Self { device, matched_by, why, scale, drive, memory_mib, linux, answered_by, found })
     }
 
-    /// Whether the user chose the profile.
     pub fn is_given(&self) -> bool {
         self.matched_by == GIVEN
     }
 
-    /// How full the file system is.
     pub fn utilization_percent(&self) -> u8 {
         self.found.utilization_percent
     }
 
-    /// The type of the file system.
     pub fn file_system(&self) -> &str {
         &self.found.mount.fs_type
     }
 
-    /// The host's kernel.
     pub fn kernel(&self) -> &str {
         &self.found.kernel
     }
 
-    /// Notes which file system answers, in a sentence.
+    /// Sets the sentence on the file system that answers.
     pub fn answered_by(&mut self, sentence: String) {
         self.answered_by = sentence;
     }
 
-    /// The default policies: what the host does today, what stock Linux offers there, trimwised, and the bound; on a kernel
-    /// those of them that its file system has. There a day of trimwised takes minutes, so it must be asked for.
+    /// The default policies: the host's current one, the ones that stock Linux offers there, trimwised, and the bound.
+    /// On a kernel, only the ones that its file system has. There a day of trimwised takes minutes, so it runs only on
+    /// request.
     pub fn policies(&self, is_over_days: bool, kernel: Option<&dyn Fn(&str) -> bool>) -> Vec<String> {
         let found = &self.found;
         let called = |policy| if kernel.is_some() { on_kernel(policy) } else { policy };
@@ -415,7 +401,7 @@ impl StandIn {
         line
     }
 
-    /// Whether the profile was fitted to this drive, as far as it tells.
+    /// Whether the profile was fitted to this drive, as far as the profile tells.
     fn whether_fitted(&self, profile: &Profile) -> &'static str {
         let model = self.found.drives.first().map_or("", |drive| drive.model.as_str());
         match self.is_given() {
@@ -428,7 +414,7 @@ impl StandIn {
     }
 }
 
-/// Memory of the modelled host: as much smaller as the work is.
+/// Memory of the modelled host, scaled like the work.
 fn scaled_memory(found: &Found, scale: f64) -> Option<u64> {
     let whole = found.memory?.0 >> 20;
     let scaled = (whole as f64 * scale) as u64;
@@ -444,7 +430,7 @@ fn described(drive: &Drive) -> String {
 
 #[cfg(test)]
 impl Here {
-    /// What a comparison of all the work on this host's whole drive has; `None` if nothing stands in for it.
+    /// The description for all the work on this host's whole drive; `None` if nothing can stand in for it.
     pub(crate) fn of_found(found: Found) -> Option<Self> {
         let request = CompareRequest { full_size: true, ..CompareRequest::default() };
         let stand_in = StandIn::chosen(found, &request, &Workload::of(&request).unwrap()).ok()?;
@@ -494,11 +480,6 @@ mod tests {
 
     const EXT4: &str = "22 1 8:1 / /home rw - ext4 /dev/sda1 rw";
 
-    /// Chooses what stands in for the host that was found.
-    ///
-    /// # Errors
-    ///
-    /// If nothing can stand in for its drive.
     pub fn chosen(found: Found, options: &str) -> Result<(StandIn, Here, Profile), Failure> {
         let mut request = CompareRequest::default();
         let mut words = options.split_whitespace();

@@ -1,4 +1,4 @@
-//! `compare`: each policy on each device, as often as requested, and what the runs say.
+//! `compare`: runs each policy on each device as often as requested, and judges the runs.
 
 pub mod check;
 pub mod file_system;
@@ -39,54 +39,48 @@ use crate::laboratory::Laboratory;
 use here::StandIn;
 use workload::Workload;
 
-/// What to compare. Names of devices, policies and workloads are resolved when a plan is made of it.
+/// Names of devices, policies and workloads are resolved when a plan is made of the request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CompareRequest {
     /// A PostMark file or a built-in name, an application, a fio job, a benchmark, a trace, or a program.
     pub workload: String,
-    /// Profiles by name or file; none: the default, or what `here` finds.
+    /// Profiles by name or file. Empty: the default, or the one for `here`.
     pub devices: Vec<String>,
-    /// A directory whose drive, kernel, memory and fullness are taken.
+    /// A directory on the host to model: its drive, kernel, memory and fullness.
     pub here: Option<PathBuf>,
-    /// Whether the whole drive that `here` finds is modelled with all of its work, however large.
+    /// Whether to model the whole drive of `here` with all of its work, however large.
     pub full_size: bool,
-    /// Policies; none: the default ones of the target.
+    /// Empty: the default policies of the target.
     pub policies: Vec<String>,
-    /// Where to run.
     pub target: Target,
-    /// The file system: the model's ext4, or another one on the closest kernel that is built; none: that of `here`, or
-    /// the target's.
+    /// The file system: the model's ext4, or another one on the closest kernel that is built. `None`: that of `here`,
+    /// or the target's.
     pub fs: Option<FileSystem>,
     /// A real kernel that checks the model: `kernel:VERSION:ext4[:MOUNT_OPTIONS]`.
     pub check: Option<String>,
     /// Whether a workload may fill the file system of a real directory.
     pub fill: bool,
-    /// How full the file system is made before the run.
     pub utilization: Option<u8>,
-    /// Linux version of the modelled host.
     pub linux: Option<String>,
-    /// Memory of the machine in MiB.
     pub memory: Option<u64>,
-    /// What policies are judged by; `None`: what the workload is about.
+    /// The objective of policies; `None`: the workload's own.
     pub judge: Option<Measure>,
     /// Whether PostMark's own report is wanted, so that the workload must be PostMark.
     pub postmark: bool,
-    /// Repetitions of each device and policy.
     pub reps: u32,
-    /// Minutes that an advice on a kernel may take, more or less; `None`: 15.
+    /// Approximate limit for an advice on a kernel; `None`: 15.
     pub budget_min: Option<u32>,
     /// Seed of everything drawn at random in the model.
     pub seed: Option<u64>,
-    /// Days over which the workload is spread; 0: none, it runs without a pause. None: the same, but with `here` a week if
-    /// the workload can be spread.
+    /// Days over which the workload is spread; 0: it runs without a pause. `None`: 0, but with `here` a week if the
+    /// workload can be spread.
     pub days: Option<u32>,
     /// How the work is spread over the hours of each day.
     #[serde(with = "as_text::option")]
     pub day: Option<DayShape>,
-    /// When a guest is ended.
     pub limits: GuestLimits,
-    /// Runs at a time; the result is the same for any number.
+    /// Runs in parallel. The number does not change the result.
     pub jobs: Option<u16>,
 }
 
@@ -119,11 +113,7 @@ impl Default for CompareRequest {
 }
 
 impl CompareRequest {
-    /// Rejects numbers that are out of range, and a shape of days without days.
-    ///
-    /// # Errors
-    ///
-    /// A [`Failure`] that names the fields.
+    /// Rejects numbers that are out of range, and a shape of days without days. The failure names the fields.
     pub fn check(&self) -> Result<(), Failure> {
         let day = match (&self.day, self.days) {
             (Some(day), None | Some(0)) if self.here.is_none() => {
@@ -144,86 +134,73 @@ impl CompareRequest {
     }
 }
 
-/// What was asked for, as the JSON and the report show it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
-    /// The workload, as given.
+    /// As given.
     pub workload: String,
-    /// Where it ran.
     pub target: Target,
-    /// Which file system ran, by its name for mount(8): the model is `ext4`. `None` in results of older versions, and on a
-    /// real directory.
+    /// The name of the file system that ran, as for mount(8); the model is `ext4`. `None` in results of older versions,
+    /// and on a real directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file_system: Option<Cow<'static, str>>,
-    /// How full the modelled device was made before the run; `None` on a real directory, and of a new file system.
+    /// Fullness of the modelled device before the run; `None` on a real directory, and for a new file system.
     pub utilization_percent: Option<u8>,
-    /// How the modelled host's Linux carries out discard; `None` elsewhere.
+    /// How the modelled Linux carries out discard; `None` elsewhere.
     pub linux: Option<Linux>,
     /// Memory of the modelled host that its page cache may fill, or of the guest; `None` on a real directory.
     pub host_memory_bytes: Option<u64>,
-    /// Which kernel ran; `None` if none did.
+    /// `None` if no kernel ran.
     pub kernel: Option<RealKernel>,
-    /// Where a real directory lies; `None` elsewhere.
+    /// Location of a real directory; `None` elsewhere.
     pub mount: Option<Mounted>,
-    /// Repetitions.
     pub reps: u32,
-    /// Over how many days the workload is spread; `None` if it runs without a pause.
+    /// `None` if the workload runs without a pause.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub days: Option<u32>,
-    /// How it is spread over the hours of a day.
+    /// How the work is spread over the hours of a day.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub day: Option<String>,
-    /// What policies are judged by: `total`, or a latency such as `p99:fsync`.
+    /// The objective: `total`, or a latency such as `p99:fsync`.
     pub judge: String,
-    /// What the other policies are compared with.
+    /// The policy that the others are compared with.
     pub baseline: PolicyId,
-    /// The command that repeats this.
     pub command: String,
 }
 
-/// The modelled host's Linux.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Linux {
-    /// The version, as given.
     pub version: String,
-    /// The kernels that carry out discard in the same way, which it stands for.
+    /// Kernels that carry out discard like this version.
     pub stands_for: Cow<'static, str>,
 }
 
-/// Where a real directory is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mounted {
-    /// Where its file system is mounted; `None` if the system does not say.
+    /// `None` if the system does not tell.
     pub point: Option<String>,
     /// `ext4`, `btrfs`...
     pub file_system: Option<String>,
-    /// How it uses TRIM, in a word for the table's policy column.
+    /// How the mount uses TRIM, in a word for the table's policy column.
     pub policy: String,
 }
 
-/// A comparison, as `--json` writes it; the order of the keys is part of the format.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Comparison {
-    /// The version of trimwise.
     pub trimwise: Cow<'static, str>,
-    /// The seed.
     pub seed: u64,
-    /// What was asked for.
     pub settings: Settings,
     /// Whether runs are missing, because one failed or the user stopped them.
     pub partial: bool,
-    /// Each run.
     pub cells: Vec<Cell>,
-    /// A row for each policy on each device: what the tables show.
+    /// A row for each policy on each device, as in the tables.
     #[serde(skip_deserializing)] // follows from the cells
     pub summary: Vec<SummaryRow>,
-    /// Which policy to use.
     pub verdict: Verdict,
-    /// What to do; `None` in results of older versions.
+    /// `None` in results of older versions.
     pub conclusion: Option<Conclusion>,
-    /// The same on a real kernel; `None` if that was not requested.
+    /// Results on a real kernel; `None` if they were not requested.
     pub check: Option<check::Check>,
-    /// What `--here` found, and what stands in for it.
+    /// The findings of `--here`, and what stands in for the host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub here: Option<here::Here>,
     /// Why runs are missing.
@@ -232,7 +209,7 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Concludes from the runs, and has the verdict explain that choice.
+    /// Draws the conclusion from the runs, and has the verdict explain it.
     pub fn conclude(&mut self) {
         let conclusion = conclusion::of(self);
         if let Some(verdict) =
@@ -243,18 +220,18 @@ impl Comparison {
         self.conclusion = Some(conclusion);
     }
 
-    /// Adds what carries the steps of the conclusion out, which no document has.
+    /// Adds the actions of the conclusion's steps, which no document has.
     pub fn complete_steps(&mut self) {
         if let (Some(here), Some(conclusion)) = (&self.here, &mut self.conclusion) {
             conclusion.complete_steps(here);
         }
     }
 
-    /// What was read, with what follows from the rest and is not read.
+    /// Restores the parts of an answer read from JSON that follow from the rest.
     ///
     /// # Errors
     ///
-    /// Why the runs cannot be judged as the settings say.
+    /// If the runs cannot be judged as the settings say.
     pub fn restored(mut self) -> Result<Self, String> {
         let checked = self.check.iter_mut().flat_map(|check| &mut check.cells);
         if let Ok(measure @ Measure::Latency(..)) = self.settings.judge.parse() {
@@ -277,12 +254,11 @@ pub fn no_fill() -> Failure {
     Mistake::on("fill").that_is(why).fail()
 }
 
-/// Runs a comparison; what needs a kernel runs in the laboratory.
+/// Runs a comparison. Anything that needs a kernel runs in the laboratory.
 ///
 /// # Errors
 ///
-/// What is wrong with the request; or why no run has a result. If some have, [`Comparison::ended_by`] says why others
-/// are missing.
+/// If the request is wrong, or no run has a result. If some have, [`Comparison::ended_by`] says why others are missing.
 pub fn run(
     request: &CompareRequest,
     caller: &dyn Caller,
@@ -311,7 +287,7 @@ pub fn run(
     let is_kernel = matches!(request.target, Target::Kernel(_));
     if is_kernel || file_system::needs_laboratory(request, found.as_mut(), (caller, laboratory)) {
         if request.check.is_some() {
-            // What the model refuses needs no kernel.
+            // No kernel is needed for requests that the model rejects.
             on_model::Plan::of(request)?;
         }
         let mut comparison = laboratory.compare(request, caller)?;
@@ -328,29 +304,25 @@ pub fn run(
 /// Every policy on every device, as often as requested.
 #[derive(Clone, Copy, Debug)]
 pub struct Grid<'a, P> {
-    /// The devices, each with the name that tables show.
     pub devices: &'a [(String, Profile)],
-    /// The policies.
     pub policies: &'a [P],
-    /// Repetitions of each device and policy.
     pub reps: u32,
 }
 
 impl<P: Copy + Sync> Grid<'_, P> {
-    /// Returns each device with each policy.
     pub fn pairs(&self) -> impl Iterator<Item = (&Profile, P)> {
         let devices = self.devices.iter().map(|(_, device)| device);
         devices.flat_map(|device| self.policies.iter().map(move |policy| (device, *policy)))
     }
 
-    /// How many cells run at a time: as many as asked for, or as fit if each takes this much memory.
+    /// Number of cells to run in parallel: the requested number, or as many as fit if each takes this much memory.
     pub fn jobs(&self, jobs: Option<u16>, memory: impl Fn(&Profile) -> Bytes) -> usize {
         let largest = || self.devices.iter().map(|(_, device)| memory(device)).max().unwrap_or_default();
         jobs.map_or_else(|| pool::default_jobs(largest()), usize::from)
     }
 
-    /// Runs its cells device by device, policy by policy, repetition by repetition, as many at a time as fit if each
-    /// takes this much memory.
+    /// Runs the cells by device, policy and repetition, in this order, as many in parallel as fit if each takes this
+    /// much memory.
     fn run(
         &self,
         caller: &dyn Caller,
@@ -371,13 +343,13 @@ impl<P: Copy + Sync> Grid<'_, P> {
     }
 }
 
-/// Returns what was given, or else the default.
+/// Returns the given values, or the default if there are none.
 pub fn or<const N: usize>(given: &[String], default: [&str; N]) -> Vec<String> {
     if given.is_empty() { default.map(str::to_owned).to_vec() } else { given.to_vec() }
 }
 
 impl Settings {
-    /// What `request` asks for everywhere; `command` has further options that repeat the run.
+    /// The settings that all targets share. `command` adds the target's options to the command that repeats the run.
     pub fn of(request: &CompareRequest, command: impl FnOnce(&mut CommandText)) -> Self {
         let mut text = CommandText::new("compare");
         text.option("--workload", &request.workload);
@@ -412,11 +384,11 @@ impl Settings {
     }
 }
 
-/// Has the runs judged by what `--judge` says.
+/// Sets the objective of `--judge`.
 ///
 /// # Errors
 ///
-/// If they cannot be judged so.
+/// If the runs cannot be judged by it.
 pub fn judge(request: &CompareRequest, cells: &mut [Cell]) -> Result<(), Failure> {
     let Some(measure) = request.judge else { return Ok(()) };
     let judged = cells.iter_mut().try_for_each(|cell| cell.judge_by(measure));
@@ -427,7 +399,7 @@ pub fn judge(request: &CompareRequest, cells: &mut [Cell]) -> Result<(), Failure
 ///
 /// # Errors
 ///
-/// If there are none, or if they cannot be judged as requested.
+/// If there are none, or they cannot be judged as requested.
 pub fn finish(
     request: &CompareRequest,
     settings: Settings,

@@ -26,7 +26,7 @@ use crate::caller::{self, Caller, OnInterrupt, Report};
 use crate::defaults::SEED;
 use crate::programs::Programs;
 
-/// Runs one column, one run after the other: parallel runs would measure each other.
+/// Runs one column, one run after the other: parallel runs would disturb each other's measurements.
 pub fn run(request: &CompareRequest, path: &Path, caller: &dyn Caller) -> Result<Comparison, Failure> {
     let refused = [
         ("policies", !request.policies.is_empty()),
@@ -61,7 +61,7 @@ pub fn run(request: &CompareRequest, path: &Path, caller: &dyn Caller) -> Result
     }))?;
     let workload = Workload::of(request)?;
     let mount = check(path, &workload, request.fill)?;
-    // It is not one of ours: its name says what the mount does.
+    // A policy that is not one of trimwise's; its name says what the mount does.
     let policy = PolicyId::Named(mount.policy.as_str().into());
     workload.tell_notes(caller);
     let stop = caller.stop(OnInterrupt::Stop)?;
@@ -81,10 +81,10 @@ pub fn run(request: &CompareRequest, path: &Path, caller: &dyn Caller) -> Result
     finish(request, Settings { target, mount: Some(mount), ..settings }, None, ran)
 }
 
-/// Describes the directory; rejects one that the workload cannot use, and, unless `may_fill`, a workload that takes all
-/// the space there.
+/// Describes the directory. Rejects one that the workload cannot use. Unless `may_fill`, also rejects a workload that
+/// takes all the space there.
 fn check(directory: &Path, workload: &Workload, may_fill: bool) -> Result<Mounted, Failure> {
-    // Opened read-only: a refusal comes before the first file is created.
+    // Opened read-only, so that a refusal comes before the first file is created.
     let root = RealDirectory::open(directory, Arc::default()).map_err(Failure::usage)?;
     let argument = &workload.argument;
     let fills = matches!(&workload.kind, Kind::Timed(timed) if timed.fills());
@@ -158,7 +158,7 @@ fn run_once(
         FileError::Interrupted => Failure::Interrupted,
         other => Failure::run(format!("--workload {}: {other}", workload.argument)),
     };
-    // The removed file, and what programs do, are drawn at random: differently in each repetition.
+    // The removed file, and the actions of programs, are drawn at random, differently in each repetition.
     let seed = SEED ^ u64::from(rep) << 32;
     match &workload.kind {
         Kind::Postmark(run, _) => {
@@ -192,7 +192,7 @@ fn run_once(
     }
 }
 
-/// Runs what prepares, syncs, and runs what is measured; returns how long that took.
+/// Runs the setup, syncs, and returns the time of the measured program.
 fn run_programs(
     own: &Path,
     argument: &str,
@@ -224,7 +224,7 @@ fn run_programs(
     run(&programs.run)
 }
 
-/// An interrupted run that cleaned up is just interrupted; one that could not says what it left.
+/// An interrupted run that cleaned up is reported as interrupted. One that could not clean up reports what it left.
 fn interrupted(error: &RunError) -> Failure {
     match error {
         RunError::File { leftovers: Some(_), .. } => Failure::run(error),
@@ -232,7 +232,7 @@ fn interrupted(error: &RunError) -> Failure {
     }
 }
 
-/// Prepares, measures and removes, even if the measurement failed; returns when it ended, before the removal.
+/// Prepares, measures and removes, even if the measurement failed. Returns its end, before the removal.
 async fn time_one(root: &RealDirectory, timed: Timed, seed: u64) -> Result<(Timing, SimTime), FileError> {
     let mut prepared = timed.prepare(root, seed).await?;
     let timing = prepared.measure(root).await;

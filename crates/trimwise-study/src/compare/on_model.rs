@@ -31,40 +31,34 @@ use crate::defaults;
 use crate::guest_limits::GuestLimits;
 use crate::input::{self, distinct, named};
 
-/// What to run in the model.
 pub struct Plan {
-    /// The devices, each with the name that tables show.
+    /// Each with the name for tables.
     pub devices: Vec<(String, Profile)>,
-    /// The policies, and who follows them.
     pub policies: Vec<Trimmer>,
-    /// The workload.
     pub workload: Workload,
-    /// Over which days the workload is spread.
+    /// Days over which the workload is spread.
     pub days: Option<Days>,
-    /// How full the file system is made before the run.
+    /// Fullness of the file system before the run.
     pub utilization_percent: u8,
     linux: LinuxVersion,
-    /// The machine's memory.
     pub memory: Bytes,
-    /// The seed of everything drawn at random.
     pub seed: u64,
-    /// What was found on this host, and what stands in for it.
+    /// The findings on this host, and what stands in for it.
     pub here: Option<Here>,
     /// Whether a kernel checks the runs.
     is_checked: bool,
-    /// What was asked for, as the answer shows it.
+    /// The request, as the answer shows it.
     pub settings: Settings,
 }
 
 impl Plan {
-    /// Resolves the arguments, and rejects what cannot run.
     pub fn of(request: &CompareRequest) -> Result<Self, Failure> {
         let workload = Workload::of(request)?;
         let found = StandIn::of(request, &workload)?;
         Self::on(request, workload, found)
     }
 
-    /// Does the same where what stands in for the host is known.
+    /// Makes a plan for a host whose stand-in is known.
     pub fn on(request: &CompareRequest, workload: Workload, found: Option<StandIn>) -> Result<Self, Failure> {
         let target = request.check.as_deref().map(check::version).transpose()?;
         let device_arguments = match &found {
@@ -118,7 +112,7 @@ impl Plan {
             policies.iter().try_for_each(|policy| check_policy(device, *policy))?;
             workload.check(&Room::of(device, FormatOptions::TODAY, utilization_percent)?, device)?;
         }
-        // The model that is checked on a kernel models that kernel, with as much memory.
+        // A model that is checked on a kernel models that kernel, with the same memory.
         let (option, linux) = match (&given_linux, &target) {
             (None, Some(version)) => ("check", *version),
             (linux, _) => ("linux", linux.as_deref().unwrap_or(defaults::LINUX)),
@@ -181,7 +175,7 @@ impl Plan {
 ///
 /// # Errors
 ///
-/// Limits of guests, which the model has none of; or why there is no result.
+/// If the request has limits of guests, which the model does not use, or there is no result.
 pub fn run(request: &CompareRequest, plan: Plan, caller: &dyn Caller) -> Result<Comparison, Failure> {
     if request.limits.are_given() {
         return Err(GuestLimits::only_for_guests(words![set("target", "kernel:..."), " or ", key("check")]));
@@ -191,11 +185,6 @@ pub fn run(request: &CompareRequest, plan: Plan, caller: &dyn Caller) -> Result<
     compared(request, &plan, (caller, &stop))
 }
 
-/// Runs every cell until `stop` is raised.
-///
-/// # Errors
-///
-/// Why there is no result.
 pub fn compared(
     request: &CompareRequest,
     plan: &Plan,
@@ -221,8 +210,8 @@ pub fn compared(
     finish(request, plan.settings.clone(), plan.here.clone(), ran)
 }
 
-/// Does the same for a program that embeds this one: also under policies of its own, which run on this thread one after
-/// the other. With these, and no `--policy`, no others run. `stop` ends it between two runs;
+/// Runs every cell for a program that embeds this one, also under policies of its own. These run on this thread, one
+/// after the other. If there are any, and no `--policy`, no others run. `stop` ends the comparison between two runs.
 /// `tick` is called all the time during runs under own policies.
 pub fn run_own(
     request: &CompareRequest,
@@ -269,7 +258,7 @@ pub fn run_own(
             }
         }
     }
-    // Half a comparison has no use for a program.
+    // A program has no use for half a comparison.
     ended_by.map_or(Ok(()), Err)?;
     finish(request, plan.settings.clone(), None, (cells, None))
 }
@@ -280,7 +269,7 @@ pub fn needs_days(policy: &str) -> Failure {
     Mistake::of("policies", policy).because("the daemon works over hours").expected(expected).fail()
 }
 
-/// The days over which the workload is spread, if it is.
+/// Returns the days over which the workload is spread, if it is.
 pub fn days(request: &CompareRequest, workload: &Workload) -> Result<Option<Days>, Failure> {
     let is_week =
         || request.here.is_some() && request.check.is_none() && workload.expect_no_own_pace().is_ok();
@@ -313,7 +302,7 @@ fn check_policy(device: &Profile, policy: Trimmer) -> Result<(), Failure> {
 }
 
 impl Plan {
-    /// Runs one cell: deterministic, and the same on any thread. It ends soon after `stop` is raised.
+    /// Runs one cell, which is deterministic on any thread. It ends soon after `stop` is raised.
     pub fn run_cell(
         &self,
         pair: (&Profile, Trimmer),
@@ -324,7 +313,6 @@ impl Plan {
         self.run_seeded(pair, self.seed, rep, report, stop)
     }
 
-    /// Runs one cell with another seed.
     pub fn run_seeded(
         &self,
         (device, trimmer): (&Profile, Trimmer),
@@ -337,7 +325,7 @@ impl Plan {
         self.run_policy((device, policy), trimmer, (seed, rep), report, stop)
     }
 
-    /// Runs one cell under any policy; over days, `trimmer` trims from outside.
+    /// Runs one cell under any policy. Over days, `trimmer` trims from outside.
     pub fn run_policy(
         &self,
         (device, policy): (&Profile, Policy),
@@ -414,7 +402,7 @@ mod tests {
 
     use super::*;
 
-    /// Issues whatever waits, one command at a time; or unwinds at the first commit that freed something.
+    /// Issues all waiting work, one command at a time, or unwinds at the first commit that freed something.
     struct Own {
         unwinds: bool,
     }

@@ -1,8 +1,8 @@
 //! Checks whether a workload fits on an aged file system, before anyone waits for the ageing.
 //!
-//! The peak need of a run is known exactly; what ageing leaves free is known to within the size of one file; what
-//! directories take is not counted. So a workload that fits is never rejected, and one that just does not fit may start
-//! and fail.
+//! The peak need of a run is known exactly. The space that ageing leaves free is known to within the size of one file.
+//! The space of directories is not counted. So a workload that fits is never rejected, and one that just does not fit
+//! may start and fail.
 
 use trimwise::fs::layout::{FormatOptions, Layout};
 use trimwise::profile::Profile;
@@ -15,23 +15,23 @@ use trimwise::words;
 /// How far ageing may stay below the requested utilization: its largest file.
 const AGEING_STEP: Bytes = Bytes::mib(4);
 
-/// Replaying this many operations takes only a moment and shows exactly what a workload needs.
+/// Replaying up to this many operations takes only a moment and shows exactly what a workload needs.
 const OPERATIONS_GONE_THROUGH: u64 = 500_000;
 
-/// What an aged file system has left for a workload.
+/// Space that an aged file system has left for a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// What files could use when it is empty.
+    /// Space for files on the empty file system.
     total: Bytes,
     /// The most that ageing leaves free.
     free: Bytes,
-    /// Inodes; the files that ageing leaves take some of them.
+    /// The files that ageing leaves take some of these inodes.
     inodes: u64,
     utilization_percent: u8,
 }
 
 impl Room {
-    /// The room on a device after ageing to `utilization_percent`.
+    /// Returns the room on a device after ageing to `utilization_percent`.
     pub fn of(device: &Profile, format: FormatOptions, utilization_percent: u8) -> Result<Self, Failure> {
         let units = device.config.capacity_bytes / UNIT_BYTES;
         let layout =
@@ -42,7 +42,7 @@ impl Room {
         Ok(Self { total, free, inodes: layout.inodes(), utilization_percent })
     }
 
-    /// Rejects a workload that needs more; `Err` says what it needs and what is available.
+    /// Rejects a workload that needs more. The error has its need and the available space.
     pub fn check(&self, config: &PostmarkConfig) -> Result<(), Words> {
         if u64::from(config.number) + u64::from(config.transactions) > OPERATIONS_GONE_THROUGH {
             // Check this first: the whole sequence would take its time.
@@ -51,7 +51,7 @@ impl Room {
         self.holds(footprint(config), "need")
     }
 
-    /// Returns the most that ageing leaves free.
+    /// The most that ageing leaves free.
     pub fn free(&self) -> Bytes {
         self.free
     }
@@ -125,7 +125,7 @@ mod tests {
         }
     }
 
-    /// Regression: the same workload needed 1.0 GiB at 99 % and 31.2 MiB at 100 %.
+    /// The same workload needed 1.0 GiB at 99 % and 31.2 MiB at 100 %.
     #[test]
     fn regression_what_a_workload_needs_does_not_depend_on_what_is_free() {
         let config = PostmarkConfig {

@@ -1,9 +1,9 @@
-//! How drive, memory and work shrink together, so that a short run answers for the drive that a person has.
+//! Scales drive, memory and work down together, so that a short run answers for a person's drive.
 //!
-//! A smaller drive with the same work on it would be a busier one. So the work shrinks with the drive, down to where its
-//! rare events would be too few ([`Workload::scale_min`]), and the drive down to where its superblocks would have to
-//! ([`SsdConfig::intact_bytes`]); what shrinks more keeps to what shrinks less. What cannot shrink runs on
-//! the whole drive, up to [`LARGEST`].
+//! A smaller drive with the same work would be busier. So the work shrinks with the drive, but only until its rare
+//! events would be too few ([`Workload::scale_min`]). The drive shrinks until its superblocks would have to shrink too
+//! ([`SsdConfig::intact_bytes`]). Both have the larger of the two scales, but no drive is above [`LARGEST`]. Work that
+//! cannot shrink runs on the whole drive, within that limit.
 
 use trimwise::numbers::two_digits;
 use trimwise::ssd::SsdConfig;
@@ -13,18 +13,17 @@ use trimwise::workload::postmark::PostmarkConfig;
 use super::workload::{Kind, Workload};
 use crate::defaults;
 
-/// The size to which a drive may shrink if the work allows it. The built-in default workload is meant for this size, and
-/// grows with the drive: a mail spool that fits into a laptop's memory would ask nothing of its drive.
+/// The size to which a drive may shrink if the work allows it. The built-in default workload is meant for this size,
+/// and grows with the drive: a mail spool that fits into a laptop's memory would ask nothing of its drive.
 const SMALLEST: Bytes = Bytes::gib(16);
 
-/// The largest drive that is modelled unless `--full-size` is given: a run on it takes seconds to age, and 1 GiB of
-/// memory.
+/// The largest drive that is modelled without `--full-size`: it takes seconds to age, and 1 GiB of memory.
 const LARGEST: Bytes = Bytes::gib(256);
 
-/// Shares below one by less than this are whole.
+/// Shares this close to one are rounded to it.
 const ROUNDING: f64 = 0.005;
 
-/// What is modelled of a drive and of its work.
+/// The modelled part of a drive and its work.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scale {
     /// The modelled size.
@@ -33,7 +32,7 @@ pub struct Scale {
     pub drive: f64,
     /// The modelled work as a share of the whole.
     pub work: f64,
-    /// The modelled work as a share of the workload as it is named.
+    /// The modelled work as a share of the named workload.
     of_named: f64,
     /// Why the work does not shrink.
     fixed: Option<&'static str>,
@@ -59,7 +58,7 @@ impl Scale {
         Self { capacity, drive, work, of_named, fixed }
     }
 
-    /// Says in a sentence or two what the figures stand for: those of `drive`, in words.
+    /// Says in a sentence or two what the figures stand for. `drive` describes the drive in words.
     pub fn stands_for(&self, memory: Option<Bytes>, is_over_days: bool, drive: &str) -> String {
         let Self { capacity, work, .. } = *self;
         if self.drive == 1.0 && work == 1.0 {
@@ -86,15 +85,14 @@ impl Scale {
     }
 }
 
-/// Why work shrinks less than its drive.
 const TOO_FEW: &str = "less would tell nothing";
 
 impl Workload {
-    /// Returns the smallest part of the workload that still shows what it shows in full, at most 1.
+    /// Returns the smallest part of the workload that still shows what the whole shows, at most 1.
     ///
     /// # Errors
     ///
-    /// Why it cannot be made smaller.
+    /// Why the workload cannot be made smaller.
     pub fn scale_min(&self) -> Result<f64, &'static str> {
         match &self.kind {
             Kind::Postmark(run, _) => Ok(run.config.scale_min()),
@@ -105,7 +103,7 @@ impl Workload {
         }
     }
 
-    /// Returns what runs of the workload at a scale.
+    /// Returns the part of the workload that runs at a scale.
     pub fn scaled(&self, scale: &Scale) -> Self {
         let factor = scale.of_named;
         let mut scaled = self.clone();
@@ -114,7 +112,7 @@ impl Workload {
             _ if factor == 1.0 => {}
             Kind::Postmark(run, text) => {
                 run.config = run.config.scaled(factor);
-                // A guest reads the text: what comes last before `run` counts.
+                // A guest reads the text: the last setting before `run` counts.
                 let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
                 let at = run.line.map_or(lines.len(), |line| line - 1).min(lines.len());
                 let PostmarkConfig { number, transactions, .. } = run.config;

@@ -1,4 +1,5 @@
-//! Workloads of `compare`: PostMark configurations, built in or in files, and benchmarks that time one operation.
+//! Workloads of `compare`: PostMark configurations, built in or in files, benchmarks that time one operation,
+//! applications, traces and programs.
 
 use trimwise::compare::cell;
 use trimwise::compare::result::Measure;
@@ -25,8 +26,8 @@ use crate::jobs;
 use crate::programs::{self, Programs};
 use crate::trace_file::{self, TraceFile};
 
-/// The built-in one. Small files that come and go, as in a mail spool: about 800 MB at a time and 9 GB written. That is
-/// more than the built-in default device holds, so it has to collect garbage.
+/// Small files that come and go, as in a mail spool: about 800 MB at a time and 9 GB written. That is more than the
+/// built-in default device holds, so it has to collect garbage.
 const DEFAULT: &str = "\
 set number 8000
 set transactions 80000
@@ -41,39 +42,35 @@ run
 const FORMS: [&str; 4] =
     ["append[:APPEND[:FILE]]", "fullwrite[:APPEND[:FILE]][:nofsync]", trace_file::SYNTAX, programs::SYNTAX];
 
-/// Operations per progress report: an operation takes about a microsecond, a report a little less.
+/// An operation takes about a microsecond, a report a little less.
 const OPERATIONS_PER_REPORT: u64 = 256;
 
-/// A workload, and where it came from.
 #[derive(Clone, Debug)]
 pub struct Workload {
-    /// Its file or name, as given.
+    /// The file or name, as given.
     pub argument: String,
-    /// What it does.
     pub kind: Kind,
-    /// The part of it that runs, at most 1.
+    /// The part that runs, at most 1.
     pub scale: f64,
-    /// What was left out of it, for whoever asked.
+    /// Notes for the caller on parts that were left out.
     notes: Vec<String>,
 }
 
-/// What to run.
 #[derive(Clone, Debug)]
 pub enum Kind {
-    /// PostMark, with the text of its configuration.
+    /// With the text of its configuration.
     Postmark(PlannedRun, String),
-    /// A benchmark that times one operation.
     Timed(Timed),
     /// A named application, or a fio job with the text of its file.
     Program(Program, String),
-    /// A block trace, which has no files: it runs in the model only.
+    /// A block trace. It has no files, so it runs in the model only.
     Trace(TraceFile),
-    /// A program of this computer, which needs a real file system.
+    /// A program of this computer. It needs a real file system.
     Command(Programs),
 }
 
 impl Workload {
-    /// Finds the workload of this request, which must be PostMark if its report is requested.
+    /// Finds the workload of a request. It must be PostMark if its report is requested.
     pub fn of(request: &CompareRequest) -> Result<Self, Failure> {
         let workload = Self::named(&request.workload)?;
         if request.postmark && !matches!(workload.kind, Kind::Postmark(..)) {
@@ -85,7 +82,7 @@ impl Workload {
         Ok(workload)
     }
 
-    /// Rejects what its runs cannot be judged by: an operation that it never makes.
+    /// Rejects an objective on an operation that the workload never makes.
     pub fn expect_judged_by(&self, measure: Measure) -> Result<(), Failure> {
         let of = Mistake::of("judge", measure);
         let refused =
@@ -104,7 +101,7 @@ impl Workload {
             Kind::Trace(file) => match operation {
                 Operation::Read => file.has(RequestKind::Read),
                 Operation::Write => file.has(RequestKind::Write),
-                // Block requests belong to no call: a flush may be of an fsync or of the journal.
+                // Block requests belong to no call: a flush may come from an fsync or from the journal.
                 _ => Ok(false),
             },
             Kind::Timed(_) | Kind::Command(_) => Ok(true),
@@ -127,7 +124,6 @@ impl Workload {
         refused(format!("{has} no {} {what}; expected {expected}", operation.name()))
     }
 
-    /// Finds the workload of this name, or in this file.
     pub fn named(argument: &str) -> Result<Self, Failure> {
         let of = |kind| Self { argument: argument.to_owned(), kind, scale: 1.0, notes: Vec::new() };
         if let Some(text) = argument.strip_prefix(trace_file::PREFIX) {
@@ -182,12 +178,11 @@ impl Workload {
         }
     }
 
-    /// Tells whoever asked what was left out.
     pub fn tell_notes(&self, caller: &dyn Caller) {
         self.notes.iter().for_each(|note| caller.note(note));
     }
 
-    /// The usual shape of its days.
+    /// The usual shape of the workload's days.
     pub fn day(&self) -> &'static str {
         match &self.kind {
             Kind::Program(program, _) => program.day(),
@@ -202,7 +197,7 @@ impl Workload {
         Mistake::of("workload", &self.argument).because("a trace has no files").expected(expected).fail()
     }
 
-    /// Rejects it with `--days` if something else decides when its operations happen.
+    /// Rejects a workload with a pace of its own, which `--days` cannot spread.
     pub fn expect_no_own_pace(&self) -> Result<(), Failure> {
         let why = match &self.kind {
             Kind::Postmark(..) => return Ok(()),
@@ -231,7 +226,7 @@ impl Workload {
         Mistake::of("workload", &self.argument).because(why).expected(expected).fail()
     }
 
-    /// Rejects it if it cannot fit on the device, before anything runs.
+    /// Rejects a workload that cannot fit on the device, before anything runs.
     pub fn check(&self, room: &Room, device: &Profile) -> Result<(), Failure> {
         let checked = match &self.kind {
             Kind::Postmark(run, _) => room.check(&run.config),
@@ -254,7 +249,7 @@ impl Workload {
                     }
                 }
             }
-            // Its addresses are known only when it has been read; what a program writes is known only to itself.
+            // A trace's addresses are known only after it is read; a program's writes are known only to itself.
             Kind::Trace(_) | Kind::Command(_) => return Ok(()),
         };
         checked.map_err(|e| {
@@ -263,7 +258,7 @@ impl Workload {
         })
     }
 
-    /// Returns the most that its files take at one time.
+    /// Returns the most space that the workload's files take at one time.
     pub fn needed(&self) -> Bytes {
         match &self.kind {
             Kind::Postmark(run, _) => footprint(&run.config).bytes_max,
@@ -273,7 +268,6 @@ impl Workload {
         }
     }
 
-    /// For a modelled file system.
     pub fn to_model(&self) -> Result<cell::Workload, Failure> {
         match &self.kind {
             Kind::Postmark(run, _) => Ok(run.config.clone().into()),
@@ -291,7 +285,6 @@ pub fn bad_location(file: &str, run: &PlannedRun, error: &LocationError) -> Fail
     Mistake::that(error.to_string()).at(file, line).fail()
 }
 
-/// Whether a run ended because the file system was full.
 pub fn is_full(error: &RunError) -> bool {
     matches!(error, RunError::File { source: FileError::NoSpace { .. }, .. })
 }

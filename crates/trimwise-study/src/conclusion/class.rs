@@ -1,8 +1,8 @@
-//! What the model says of a class of drives, without a run: the runs were made beforehand.
+//! Conclusions about a class of drives without a run, from runs of the model made beforehand.
 //!
-//! `classes.txt` has what a conclusion needs of each: a week of `desktop`'s office days, 80 % full, on Linux 6.12 with
-//! 16 GiB of memory, six times under each way in which a stock host trims and under trimwised. The test
-//! `the_figures_of_the_classes_are_the_models_own` of the tier `experiments` makes them again, and writes the file if
+//! `classes.txt` has the figures of each run: a week of `desktop`'s office days, 80 % full, on Linux 6.12 with 16 GiB
+//! of memory, six times under each policy of a stock host and under trimwised. The test
+//! `the_figures_of_the_classes_are_the_models_own` of the tier `experiments` runs them again, and writes the file if
 //! `CLASSES=write` is set.
 
 use std::sync::Arc;
@@ -32,18 +32,16 @@ use crate::stand_in::profile_for;
 /// erased.
 pub const RUNS: &str = include_str!("classes.txt");
 
-/// Ways to trim of a stock host, and trimwised.
+/// The policies of a stock host, and trimwised.
 pub const POLICIES: [&str; 6] = ["off", "commit", "btrfs", "batch:1d", "batch:1w", "trimwised"];
 
-/// Repetitions of each.
 pub const REPS: u32 = defaults::REPS;
 
-/// Kernel of the modelled host.
 pub const LINUX: &str = "6.12";
 
 const MEMORY: Bytes = Bytes::gib(16);
 
-/// A drive for each profile that stands in for drives of hosts: its size in GB, and what is told of it.
+/// A drive for each profile that stands in for drives of hosts: its size in GB, its link and its model name.
 const DRIVES: [(&str, u64, Transport, &str); 7] = [
     ("sata-generic", 256, Transport::Ata, ""),
     ("sata-500gb-slc", 256, Transport::Ata, "Samsung SSD 870 EVO"),
@@ -54,16 +52,11 @@ const DRIVES: [(&str, u64, Transport, &str); 7] = [
     ("ufs4-256gb", 256, Transport::Ufs, ""),
 ];
 
-/// The profiles of the classes.
 pub fn profiles() -> impl Iterator<Item = &'static str> {
     DRIVES.iter().map(|(profile, ..)| *profile)
 }
 
-/// Makes the line of one run.
-///
-/// # Errors
-///
-/// A [`Failure`] if there is no such profile or policy, or the run fails.
+/// Runs a profile under a policy and returns the line of the run.
 pub fn run(profile: &str, policy: &str, rep: u32) -> Result<String, Failure> {
     let mount = Mount {
         id: 1,
@@ -102,13 +95,12 @@ pub(super) fn stands_for(profile: &str) -> Option<String> {
     Some(profile_for(&drive(profile)?).0)
 }
 
-/// A drive of a class.
 fn drive(profile: &str) -> Option<Drive> {
     let (_, gb, link, model) = DRIVES.into_iter().find(|(name, ..)| *name == profile)?;
     Some(usual_drive(link, model, Bytes(gb * 1_000_000_000)))
 }
 
-/// A drive of flash that takes TRIM, has a volatile cache, and is this host's.
+/// A flash drive of this host that takes TRIM and has a volatile cache.
 pub(crate) fn usual_drive(link: Transport, model: &str, size: Bytes) -> Drive {
     Drive {
         name: "sda".to_owned(),
@@ -123,7 +115,7 @@ pub(crate) fn usual_drive(link: Transport, model: &str, size: Bytes) -> Drive {
     }
 }
 
-/// What stands in for a host of this class; `None` if nothing is known of the class.
+/// The stand-in for a host of this class; `None` if the class is unknown.
 fn of_class(profile: &str, mount: Mount, today: Today) -> Option<Result<OfClass, Failure>> {
     let drive = drive(profile)?;
     let found = Found {
@@ -151,8 +143,8 @@ fn of_class(profile: &str, mount: Mount, today: Today) -> Option<Result<OfClass,
     }))
 }
 
-/// Concludes on a file system as on a host of its drive's class; `None` if TRIM does not reach it for sure, or nothing is
-/// known of the class or of what the host does.
+/// Concludes on a file system as on a host of its drive's class. `None` if TRIM may not reach the drive, or the class
+/// or the host's current policy is unknown.
 pub(super) fn conclusion(one: &Diagnosis) -> Option<Conclusion> {
     let drive = one.drives.first().filter(|drive| drive.why_no_ssd().is_none())?;
     if one.is_host_s || one.passes != Some(true) || one.findings.iter().any(|finding| finding.wrong) {

@@ -1,18 +1,19 @@
-//! What a person should do about TRIM on one file system: one conclusion, which every command shows.
+//! The conclusion on TRIM for one file system: what a person should do. Every command shows the same one.
 //!
-//! It says what the host does today, and one of four things: *keep* it, *change* it, *it does not matter*, or *cannot
-//! tell*. The rule:
+//! A conclusion has the host's current policy, and one of four decisions: *keep* it, *change* it, *it does not matter*,
+//! or *cannot tell*. The rule:
 //!
-//! - Only what a host can have is chosen: mount options and fstrim of a stock kernel, trimwised, and a policy of the
-//!   caller's. Bounds and changed kernels are not.
-//! - It is compared with what the host does today, or with no TRIM if there is no host.
-//! - A difference counts if it is *shown* (the test finds it) and *material*: [`WAITED_S_PER_DAY`] and
-//!   [`TIME_PERCENT`] of the time, or [`LIFE_PERCENT`] of a flash life that ends within [`LIFE_YEARS`].
-//! - One that is materially better, and in nothing materially worse: *change*. None, but the intervals leave room for
-//!   one: *cannot tell*. No room, and something is or may be materially worse: *keep*. Otherwise it does not matter.
-//! - Runs that are missing or freed nothing tell nothing.
-//! - What a target below the file system would bring over that ([`Means::Target`]), if it ran and is materially better,
-//!   stands in a line of its own: a host must first get its module.
+//! - Only policies that a host can have are chosen: mount options and fstrim of a stock kernel, trimwised, and the
+//!   caller's own. Bounds and changed kernels are not.
+//! - A policy is compared with the host's current one, or with no TRIM if there is no host.
+//! - A difference counts if it is *shown* (the test finds it) and *material*: [`WAITED_S_PER_DAY`] and [`TIME_PERCENT`]
+//!   of the time, or [`LIFE_PERCENT`] of a flash life that ends within [`LIFE_YEARS`].
+//! - *Change* if a policy is materially better in one respect and materially worse in none. Otherwise, *cannot tell* if
+//!   the intervals leave room for such a policy. Otherwise, *keep* if a policy is or may be materially worse. Otherwise
+//!   it does not matter.
+//! - Runs that are missing or freed nothing decide nothing.
+//! - A target below the file system ([`Means::Target`]) that ran and is materially better than the chosen policy has a
+//!   line of its own, since a host must first get its module.
 
 pub mod class;
 pub mod steps;
@@ -37,65 +38,61 @@ use crate::compare::Comparison;
 use crate::compare::here::Here;
 use steps::Steps;
 
-/// Waiting that a person might notice in a day of use, in seconds.
+/// Waiting that a person might notice in a day of use.
 pub const WAITED_S_PER_DAY: f64 = 5.0;
-/// Share of the time that a person might notice, in percent.
+/// Share of the time that a person might notice.
 pub const TIME_PERCENT: f64 = 2.0;
-/// Difference in the life of the flash that counts, in percent.
+/// Difference in the life of the flash that counts.
 pub const LIFE_PERCENT: f64 = 5.0;
-/// Flash that lasts longer than this outlives its host, in years.
+/// Flash that lasts longer than this outlives its host.
 pub const LIFE_YEARS: f64 = 15.0;
 
-/// What to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
-    /// Nothing is better than what the host does, and something is, or may be, materially worse.
+    /// Nothing is better than the current policy, and something is, or may be, materially worse.
     Keep,
-    /// Something else is materially better.
     Change,
     /// Nothing that a host can do differs materially.
     DoesNotMatter,
-    /// The evidence does not suffice.
     CannotTell,
 }
 
-/// A difference in what a person feels, of another policy against today's; positive is better.
+/// The gain of a policy over the host's current one, as a person feels it. Positive is better.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Worth {
-    /// Waiting saved in a day, in seconds, if the work was spread over days.
+    /// Waiting saved in a day, if the work was spread over days.
     pub waiting_saved_s_per_day: Option<f64>,
-    /// Share of the time saved, in percent.
     pub time_saved_percent: f64,
-    /// Ends of its interval; null after a single run of each.
+    /// Ends of the confidence interval; `None` after a single run of each.
     pub time_saved_percent_interval: Option<[f64; 2]>,
-    /// How many times as long the flash lasts, for the same work.
+    /// Life of the flash for equal work, as a multiple of that under the current policy.
     pub life_times: Option<f64>,
-    /// Years that it lasts at this rate: under today's, and under the other; known if the work was spread over days.
+    /// Years that the flash lasts at this rate of work, under the current policy and the other one. Known if the work
+    /// was spread over days.
     pub life_years: Option<[f64; 2]>,
 }
 
-/// A conclusion; the order of the keys is part of the format.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Conclusion {
-    /// What to do.
     pub decision: Decision,
-    /// The file system that it is about; null without a host.
+    /// The mount point; `None` without a host.
     pub mount: Option<String>,
-    /// What the host does today, as a policy; null if unknown, or without a host.
+    /// The host's current policy; `None` if unknown, or without a host.
     pub today: Option<PolicyId>,
-    /// The recommended policy; without a change, today's.
+    /// The recommended policy; without a change, the current one.
     pub policy: Option<PolicyId>,
-    /// The gain of [`policy`](Self::policy) over today's; without a change, the cost of the nearest alternative.
+    /// The gain of [`policy`](Self::policy) over the current one; without a change, the cost of the nearest
+    /// alternative.
     pub worth: Option<Worth>,
     /// The conclusion in at most five lines of 80 columns.
     pub head: Vec<String>,
-    /// The commands that make the change, and those that undo it; empty unless the decision is a change on a host.
+    /// Empty unless the decision is a change on a host.
     pub steps: Steps,
 }
 
 impl Conclusion {
-    /// One that nothing can be concluded from, and what would help.
+    /// A conclusion that nothing can be concluded, and what would help.
     pub fn cannot_tell(here: Option<&Here>, why: String, help: &str) -> Self {
         let today = here.and_then(|here| here.today(true));
         let first = match here {
@@ -113,20 +110,20 @@ impl Conclusion {
         }
     }
 
-    /// The one of results that were written without one.
+    /// The conclusion in results of versions that wrote none.
     pub(crate) fn of_older_version() -> Self {
         let why = "These results are of an older version, which drew no conclusion.".to_owned();
         Self::cannot_tell(None, why, "Run it again (the command stands with the results).")
     }
 
-    /// The one of runs in which there was nothing to trim.
+    /// The conclusion of runs in which there was nothing to trim.
     pub fn freed_nothing(here: Option<&Here>) -> Self {
         Self::cannot_tell(here, words::FREED_NOTHING.to_owned(), words::FREE_SOMETHING)
     }
 }
 
-/// Concludes from what the doctor saw on one file system, without any run. What runs on a drive of its class said is no
-/// proof of a change here, so there is none, and no command.
+/// Concludes from the doctor's findings on one file system, without any run. Runs on a drive of its class do not prove
+/// that a change helps here, so the conclusion is never a change and has no commands.
 pub fn of_diagnosis(one: &Diagnosis) -> Conclusion {
     let today = one.today.policy(&one.fs_type);
     let class = class::conclusion(one);
@@ -154,17 +151,16 @@ fn of_mount_in(root: &HostRoot, run: &Path, mount: &Path) -> Option<Conclusion> 
     diagnosis_in(root, run, mount).as_ref().map(of_diagnosis)
 }
 
-/// What the doctor says of a mount of this host, if it can be asked; `run` holds the daemon's sockets.
+/// The doctor's findings on a mount of this host, if it can be asked. `run` holds the daemon's sockets.
 pub(crate) fn diagnosis(run: &Path, mount: &Path) -> Option<Diagnosis> {
     diagnosis_in(&HostRoot::default(), run, mount)
 }
 
 fn diagnosis_in(root: &HostRoot, run: &Path, mount: &Path) -> Option<Diagnosis> {
-    // The last one covers the others.
+    // The last mount covers the others.
     doctor::examine(root, run, Some(mount)).ok()?.file_systems.pop()
 }
 
-/// One policy against the one of today.
 struct Compared<'s, 'a> {
     policy: &'s PolicySummary<'a>,
     worth: Worth,
@@ -172,7 +168,7 @@ struct Compared<'s, 'a> {
     life: Material,
 }
 
-/// What is known of a difference that would matter.
+/// Whether a material difference exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Material {
     Better,
@@ -203,25 +199,25 @@ impl Compared<'_, '_> {
     }
 }
 
-/// The frame in which differences are felt.
+/// The scale on which differences are felt.
 #[derive(Clone, Copy)]
 struct Frame {
     measure: Measure,
     days: Option<u32>,
-    /// How many times as much work the host does as the runs.
+    /// The host's work as a multiple of the runs'.
     work: f64,
-    /// Whether more life alone decides: at a known rate of work, or where no command follows.
+    /// Whether a longer life alone decides: at a known rate of work, or where no command follows.
     by_life: bool,
 }
 
 impl Frame {
-    /// Seconds a day that a share of the time is, if the work was spread over days.
+    /// Seconds a day that a share of the time amounts to, if the work was spread over days.
     fn seconds_per_day(self, today_s: f64, share: f64) -> Option<f64> {
         (self.measure == Measure::Waiting).then_some(())?;
         Some(today_s * share / f64::from(self.days?) * self.work)
     }
 
-    /// Whether this share of today's time is too little to be noticed.
+    /// Returns whether this share of the current policy's time is too little to be noticed.
     fn is_negligible(self, today_s: f64, share: f64) -> bool {
         let is_short = self.seconds_per_day(today_s, share).is_some_and(|s| s.abs() < WAITED_S_PER_DAY);
         share.abs() * 100.0 < TIME_PERCENT || is_short
@@ -233,7 +229,7 @@ impl Frame {
         policy: &'s PolicySummary<'a>,
         device: &DeviceSummary,
     ) -> Compared<'s, 'a> {
-        // Speeds: the other's over today's.
+        // Speeds: the other policy's over the current one's.
         let test = compare(&today.time_s, &policy.time_s);
         let today_s = today.time_s.median();
         let saved = |speed: f64| 1.0 - 1.0 / speed;
@@ -276,8 +272,9 @@ impl Frame {
     }
 }
 
-/// Of the flash's life: how many times as long it lasts, and for how many years at most under each. Without days these
-/// are years without a pause, and the rate is unknown: then more life alone is no reason to change a host (`by_life`).
+/// Judges the life of the flash. `times` is its life as a multiple of that under the current policy. `years` has the
+/// longest life in years under each. Without days these are years without a pause, and the rate is unknown. Then a
+/// longer life alone is no reason to change a host (`by_life`).
 fn of_life(times: Option<f64>, years: Option<[f64; 2]>, by_life: bool, wear: Option<Test>) -> Material {
     let Some(times) = times else { return Material::No };
     let is_long = years.is_some_and(|[before, after]| before.min(after) >= LIFE_YEARS);
@@ -293,7 +290,6 @@ fn of_life(times: Option<f64>, years: Option<[f64; 2]>, by_life: bool, wear: Opt
     }
 }
 
-/// Concludes from a comparison.
 pub fn of(comparison: &Comparison) -> Conclusion {
     let summary = Summary::of(&comparison.cells);
     let here = comparison.here.as_ref();
@@ -322,7 +318,7 @@ pub fn of(comparison: &Comparison) -> Conclusion {
         return Conclusion::freed_nothing(here);
     }
     if let (Some(here), [device]) = (here.filter(|here| here.passes() == Some(false)), &summary.devices[..]) {
-        // Whatever is sent, nothing is trimmed.
+        // The current policy counts as off, since no TRIM reaches the drive.
         let passed = on_device(comparison, device, Some(&PolicyId::OFF), frame);
         let first = format!(
             "Keep {}: TRIM does not reach its drive, however it is sent. `trimwise doctor {}` says why.",
@@ -366,12 +362,12 @@ pub fn of(comparison: &Comparison) -> Conclusion {
     unsure(words::Unsure::DrivesDiffer(found))
 }
 
-/// Keeps what is there, since nothing can be concluded.
+/// Keeps the current policy, since nothing can be concluded.
 fn unsure(comparison: &Comparison, today: Option<&PolicyId>, why: words::Unsure) -> Conclusion {
     of_parts(comparison, Decision::CannotTell, today.cloned(), today.cloned(), &Found::Unsure(why))
 }
 
-/// Concludes on one drive, and says what a target below the file system would bring.
+/// Concludes on one drive, with what a target below the file system would bring.
 fn on_device(
     comparison: &Comparison,
     device: &DeviceSummary,
@@ -432,8 +428,8 @@ fn decided_on(
     }
 }
 
-/// The one to change to: what saves most, in time if any saves time, or else in wear. Of those that save about the same,
-/// one that needs no daemon.
+/// The policy to change to: the one that saves most time, or most wear if none saves time. Of those that save about the
+/// same, one that needs no daemon.
 fn best<'c, 's, 'a>(others: &'c [Compared<'s, 'a>]) -> Option<&'c Compared<'s, 'a>> {
     let better: Vec<&Compared> = others.iter().filter(|other| other.is_better()).collect();
     let by_time = better.iter().any(|one| one.time == Material::Better);
@@ -451,13 +447,12 @@ fn best<'c, 's, 'a>(others: &'c [Compared<'s, 'a>]) -> Option<&'c Compared<'s, '
     most(&mut better.iter().copied().filter(needs_no_daemon)).or(Some(best))
 }
 
-/// What was found, for the words.
 enum Found {
-    /// The policy that is better, or the nearest that is worse, and by how much.
+    /// The better policy, or the nearest worse one, with the difference.
     Shown(PolicyId, Worth),
-    /// One that may be worse, where none can be better.
+    /// A policy that may be worse, where none can be better.
     NotBetter(PolicyId, Worth),
-    /// Of all, the largest differences.
+    /// The largest differences of all policies.
     Alike(Worth),
     Unsure(words::Unsure),
 }
@@ -479,7 +474,7 @@ fn widest(others: &[Compared]) -> Worth {
 }
 
 impl Conclusion {
-    /// Adds what carries the steps out, if they are those of this host.
+    /// Adds the actions of the steps, if they are for this host.
     pub(crate) fn complete_steps(&mut self, here: &Here) {
         let of_host = self.policy.as_ref().map(|policy| here.steps_to(policy));
         if let Some(steps) = of_host.filter(|steps| steps.commands == self.steps.commands) {
@@ -488,12 +483,12 @@ impl Conclusion {
     }
 }
 
-/// Returns btrfs's `discard=async`, as runs on a kernel name it.
+/// btrfs's `discard=async`, as runs on a kernel name it.
 pub fn async_discard() -> PolicyId {
     PolicyId::Named("async".into())
 }
 
-/// What it takes to have a policy; `None` for one of the caller's.
+/// Means of applying a policy; `None` for the caller's own.
 fn means(policy: &PolicyId) -> Option<Means> {
     if *policy == async_discard() {
         return Some(Means::Kernel);
@@ -501,11 +496,11 @@ fn means(policy: &PolicyId) -> Option<Means> {
     policy.known().map(Means::of)
 }
 
-/// Whether a host can have a policy: this file system's own discard, fstrim, trimwised, or one of the caller's.
+/// Returns whether a host can have a policy: this file system's own discard, fstrim, trimwised, or one of the caller's.
 fn is_there(policy: &PolicyId, comparison: &Comparison) -> bool {
     let is_own_discard = |fs_type: &str| *policy == own_discard(fs_type);
     match &comparison.here {
-        // What ran on a kernel is there.
+        // A policy that ran on a kernel exists there.
         Some(here)
             if comparison.settings.target == Target::Model
                 && ["ext4", "btrfs", "f2fs"].into_iter().any(is_own_discard) =>

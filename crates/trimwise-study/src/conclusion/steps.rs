@@ -1,4 +1,4 @@
-//! The steps that change how one file system of this host is trimmed: as commands for root, and carried out.
+//! The steps that change how one file system of this host is trimmed, as commands for root and as actions.
 //!
 //! They affect this mount only. Where the host's own tool covers more than that, such as fstrim.timer, the mount gets a
 //! timer of its own.
@@ -21,20 +21,18 @@ use trimwise_linux::{remount, systemd};
 
 use crate::command_text::quoted;
 
-/// Folder of the units that an administrator makes.
+/// Folder of an administrator's own units.
 const UNITS: &str = "/etc/systemd/system";
 const FSTAB: &str = "/etc/fstab";
-/// Folder of what trimwised reads besides its main file.
+/// Folder of the drop-ins of trimwise's configuration.
 const DAEMON_FOLDER: &str = "/etc/trimwise.toml.d";
 
-/// The steps of a change.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Steps {
-    /// Commands for root's shell that carry it out.
+    /// Commands for root's shell that make the change.
     pub commands: Vec<String>,
-    /// Commands that take it back.
     pub undo: Vec<String>,
-    /// What only a person can do; the commands do the rest.
+    /// Steps that only a person can take; the commands do the rest.
     pub by_hand: Vec<String>,
     #[serde(skip)]
     actions: Vec<Action>,
@@ -57,7 +55,7 @@ enum Action {
         from: String,
         to: String,
     },
-    /// Makes a file, in place of one with the text `before` if any.
+    /// Writes a file. If it exists, it must have the text `before`.
     Write {
         file: PathBuf,
         text: String,
@@ -107,7 +105,7 @@ fn escaped(text: &str, special: &str) -> String {
 }
 
 impl Steps {
-    /// The steps from what a host does today to a policy.
+    /// The steps from the host's current policy to another one.
     ///
     /// There are none where TRIM does not reach the drive: no policy would change that.
     pub fn to(policy: &PolicyId, found: &Found) -> Self {
@@ -116,7 +114,7 @@ impl Steps {
             return Self::default();
         }
         let mut plan = Planned { found, actions: Vec::new(), undo: Vec::new(), by_hand: Vec::new() };
-        // What trims from now on is made before what trims today is switched off.
+        // The new trimming is set up before the current one is switched off.
         match policy.known() {
             Some(Trimmer::Kernel(spec)) if spec == PolicySpec::OFF => {
                 plan.set_discard("nodiscard");
@@ -161,12 +159,12 @@ impl Steps {
         }
     }
 
-    /// Returns true if there is nothing to do, and nothing to say.
+    /// Returns whether there is nothing to do, and nothing to say.
     pub fn is_empty(&self) -> bool {
         self.commands.is_empty() && self.by_hand.is_empty()
     }
 
-    /// The files that it makes, with their texts.
+    /// The files that the steps write, with their texts.
     #[cfg(test)]
     pub(super) fn files(&self) -> impl Iterator<Item = (&Path, &str)> {
         self.actions.iter().filter_map(|action| match action {
@@ -175,12 +173,12 @@ impl Steps {
         })
     }
 
-    /// Carries it out; `tell` hears of each step that was done.
+    /// Carries the steps out. `tell` is called after each step.
     ///
     /// # Errors
     ///
-    /// Before the first step, if something else is mounted there by now, or fstab or a file is not as it was; or the
-    /// first step that failed, and how many were done before it.
+    /// Before the first step, if something else is mounted there by now, or fstab or a file has changed. Later, names
+    /// the step that failed, and how many were done before it.
     pub fn carry_out(&self, tell: &dyn Fn(&str)) -> Result<(), Failure> {
         let not_as_it_was = |why: String| Failure::run(format!("{why}; nothing was changed"));
         if let Some(mount) = &self.mount {
@@ -229,7 +227,7 @@ impl Planned<'_> {
         self.add(of(words), (!undo.is_empty()).then(|| of(undo)));
     }
 
-    /// Sets the discard option, now and for each boot. What is in effect and set already is left.
+    /// Sets the discard option, now and for each boot. Settings already in effect are left alone.
     fn set_discard(&mut self, option: &'static str) {
         let today = &self.found.today;
         let before: &'static str = match today.discard.as_str() {
@@ -276,7 +274,7 @@ impl Planned<'_> {
         }
     }
 
-    /// Changes the options in its line of fstab, all in one step.
+    /// Changes the options in the mount's line of fstab, in one step.
     fn edit_fstab(&mut self, line: usize, options: &[String], change: impl Fn(&[String]) -> String) {
         let before = options.join(",");
         let is_fstab = |action: &Action| matches!(action, Action::Fstab { .. });
@@ -293,13 +291,13 @@ impl Planned<'_> {
         }
     }
 
-    /// Exempts it from trims at intervals.
+    /// Exempts the mount from periodic trims.
     fn spare(&mut self) {
         self.end_own_timers(None);
         self.spare_from_all();
     }
 
-    /// Exempts it from what trims all file systems at intervals.
+    /// Exempts the mount from timers that trim all file systems.
     fn spare_from_all(&mut self) {
         let today = &self.found.today;
         let is_other = |one: &&Periodic| !is_own_timer(&one.name) && one.name != TRIMWISED;
@@ -323,7 +321,7 @@ impl Planned<'_> {
         }
     }
 
-    /// Ends the timers of this mount alone, but for one.
+    /// Disables the timers of this mount alone, except `keep`.
     fn end_own_timers(&mut self, keep: Option<&str>) {
         let today = &self.found.today;
         let names = today.at_intervals.iter().map(|one| one.name.as_str());
@@ -332,13 +330,13 @@ impl Planned<'_> {
         }
     }
 
-    /// Has fstrim trim it at intervals, by a timer of its own unless one does so already. Returns false if that is left to
-    /// a person.
+    /// Has fstrim trim the mount periodically, by a timer of its own unless one does so already. Returns false if that
+    /// is left to a person.
     fn sweep(&mut self, policy: &PolicyId) -> bool {
         let today = &self.found.today;
         let hours = |policy: &PolicyId| policy.spec().and_then(PolicySpec::batch).map(BatchConfig::hours);
         let every = hours(policy);
-        // Those of one mount are ended below.
+        // Timers of one mount are ended below.
         let trims_more_often = |one: &Periodic| {
             one.name != TRIMWISED
                 && !is_own_timer(&one.name)
@@ -379,7 +377,7 @@ impl Planned<'_> {
             "[Unit]\nDescription=Discard unused blocks of %f {word}\n[Timer]\nOnCalendar={word}\nPersistent=true\n\
              Unit=fstrim@%i.service\n[Install]\nWantedBy=timers.target\n"
         );
-        // Other mounts may use these by the time that a change is taken back, so they stay.
+        // By the time of an undo, other mounts may use these files, so they stay.
         let files =
             [("fstrim@.service".to_owned(), service.to_owned()), (format!("fstrim-{word}@.timer"), timer)];
         for (name, text) in files {
@@ -397,8 +395,8 @@ impl Planned<'_> {
         true
     }
 
-    /// Has trimwised follow a policy there, and nothing elsewhere unless it does so already. Returns false if that is left
-    /// to a person.
+    /// Has trimwised follow a policy there, and nothing elsewhere unless it does so already. Returns false if that is
+    /// left to a person.
     fn daemon(&mut self, spec: PolicySpec) -> bool {
         if self.found.today.is_spared() {
             self.by_hand.push(format!("Take {NO_TRIM} out of /etc/fstab: trimwised respects it."));
@@ -425,7 +423,7 @@ impl Planned<'_> {
         true
     }
 
-    /// Has a running trimwised leave it alone, and nothing else.
+    /// Has a running trimwised leave this mount alone; its other mounts do not change.
     fn leave_daemon(&mut self) {
         if !self.found.has_systemd {
             self.by_hand.push(
@@ -439,14 +437,14 @@ impl Planned<'_> {
         }
     }
 
-    /// Reloads trimwised after its file is written. What takes it back reloads after the file is gone.
+    /// Reloads trimwised after its file is written. The undo reloads it after the file is removed.
     fn reload_daemon(&mut self, undone: usize) {
         let reload = Action::Systemctl(vec!["reload".to_owned(), "trimwised".to_owned()]);
         self.undo.insert(undone, reload.clone());
         self.add(reload, None);
     }
 
-    /// Writes what trimwised does there, in place of what was written so before. Returns false if that is left to a person.
+    /// Writes trimwised's policy for the mount, in place of an earlier one. Returns false if that is left to a person.
     fn drop_in(&mut self, spec: PolicySpec, is_there: bool) -> bool {
         const LISTED: &str = "manage = \"listed\"\n";
         let name = systemd::escaped_path(self.mount());
@@ -456,7 +454,7 @@ impl Planned<'_> {
         // Without it, trimwised would turn to all other mounts.
         let is_listed = there.as_ref().map_or(!is_there, |there| there.starts_with(LISTED));
         let listed = if is_listed { LISTED } else { "" };
-        // JSON's strings are strings of TOML too.
+        // JSON's strings are also strings of TOML.
         let table = format!(
             "{listed}[mount.{}]\npolicy = \"",
             serde_json::Value::from(self.mount().to_string_lossy())
@@ -478,7 +476,7 @@ impl Planned<'_> {
         }
     }
 
-    /// Makes a file, unless it is there with this text. Returns false if it is there with another.
+    /// Writes a file, unless it exists with this text. Returns false if it exists with another.
     fn write(&mut self, file: PathBuf, text: String, is_undone: bool) -> bool {
         match self.found.root.text(&file) {
             Some(there) if there == text.trim() => true,
@@ -495,7 +493,7 @@ impl Planned<'_> {
     }
 }
 
-/// Whether this is the timer of a single mount.
+/// Returns whether this is the timer of a single mount.
 fn is_own_timer(name: &str) -> bool {
     name.starts_with("fstrim-") && name.contains('@')
 }
@@ -504,14 +502,14 @@ fn is_discard(option: &str) -> bool {
     option == "nodiscard" || turns_discard_on(option)
 }
 
-/// Options with this discard option in place of any other.
+/// Replaces the discard options.
 fn with_discard(options: &[String], option: &str) -> String {
     let others = options.iter().map(String::as_str).filter(|one| !is_discard(one));
     others.chain([option]).collect::<Vec<_>>().join(",")
 }
 
 impl Action {
-    /// Finds out whether it can be carried out, as far as that shows beforehand.
+    /// Checks whether the step can be carried out, as far as that shows beforehand.
     fn check(&self) -> Result<(), String> {
         match self {
             Self::Fstab { line, from, to } => changed_fstab(*line, from, to).map(|_| ()),
@@ -554,7 +552,7 @@ fn changed_fstab(line: usize, from: &str, to: &str) -> Result<String, String> {
         .ok_or_else(|| format!("{FSTAB}:{line}: expected the options {from}; somebody changed it"))
 }
 
-/// Replaces the file that fstab names, if it is a link, with the mode and owner that it has.
+/// Replaces fstab, or the file that it links to. Keeps the mode and owner.
 fn replaced_fstab(text: &str) -> std::io::Result<()> {
     let file = std::fs::canonicalize(FSTAB)?;
     let before = std::fs::metadata(&file)?;
@@ -562,7 +560,7 @@ fn replaced_fstab(text: &str) -> std::io::Result<()> {
     std::os::unix::fs::chown(&file, Some(before.uid()), Some(before.gid()))
 }
 
-/// Returns fstab with other options in a line; `None` if the line does not have these.
+/// Returns fstab with other options in a line; `None` if the line does not have the options `from`.
 pub(super) fn with_options(fstab: &str, line: usize, from: &str, to: &str) -> Option<String> {
     let mut lines: Vec<String> = fstab.split('\n').map(str::to_owned).collect();
     let text = lines.get_mut(line.checked_sub(1)?)?;

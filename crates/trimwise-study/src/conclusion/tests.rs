@@ -28,7 +28,7 @@ const MMC: &str = "pci0000:00/mmc0/mmc0:0001/block/mmcblk0";
 const RUN: &str = "/run/trimwise";
 const WEEKLY: &str = "etc/systemd/system/timers.target.wants/fstrim.timer";
 
-/// A host with systemd, whose `/` is this file system on a drive; `options` are those that mountinfo shows.
+/// A host with systemd whose `/` is this file system on a drive. `options` are those of mountinfo.
 fn host(fs: &str, options: &str, drive: &str) -> Host {
     let host = Host::new(&format!("22 1 8:1 / / rw - {fs} /dev/root rw{options}\n"));
     host.device(drive, "8:0", 2 * GIB).device(&format!("{drive}/p1"), "8:1", 2 * GIB);
@@ -73,7 +73,6 @@ fn start_daemon(host: &Host) {
     });
 }
 
-/// The hosts, by name.
 fn hosts() -> Vec<(&'static str, Host)> {
     let weekly = |host: Host| {
         host.file(WEEKLY, "");
@@ -124,7 +123,7 @@ fn hosts() -> Vec<(&'static str, Host)> {
     ]
 }
 
-/// Does what a command for root says, to the host in its folder.
+/// Carries out a command for root on the host in its folder.
 fn carry_out(command: &str, host: &Host) {
     let at = |path: &str| host.0.path().join(path);
     let words: Vec<&str> = command.split(' ').collect();
@@ -164,7 +163,6 @@ fn carry_out(command: &str, host: &Host) {
     }
 }
 
-/// Mounts `/` with this discard option.
 fn mount_again(host: &Host, option: &str) {
     let info = host.0.path().join("proc/1/mountinfo");
     let text = fs::read_to_string(&info).unwrap();
@@ -177,8 +175,8 @@ fn mount_again(host: &Host, option: &str) {
     }
 }
 
-/// What each command would say of a host, and the steps to each policy: nothing that is set is set again, no other mount
-/// is touched, and all agree.
+/// Checks the conclusion of each command, and the steps to each policy. Nothing already set is set again, no other
+/// mount is touched, and all commands agree.
 #[test]
 fn all_commands_agree_on_the_hosts() {
     let mut table = String::new();
@@ -190,7 +188,6 @@ fn all_commands_agree_on_the_hosts() {
         let root = HostRoot::new(host.0.path());
         let report = doctor::examine(&root, RUN.as_ref(), None).unwrap();
         let of_doctor = of_diagnosis(&report.file_systems[0]);
-        // `status` and `trim`.
         let of_mount = of_mount_in(&root, RUN.as_ref(), Path::new("/"));
         assert_eq!(of_mount.as_ref(), Some(&of_doctor), "{name}");
         assert_eq!(report.file_systems[0].today, found.today, "{name}");
@@ -201,7 +198,7 @@ fn all_commands_agree_on_the_hosts() {
         assert_eq!(of_doctor.today.as_ref(), Some(&today), "{name}");
         writeln!(table, "{name}: {}", found.today.sentence()).unwrap();
         of_doctor.head.iter().for_each(|line| writeln!(table, "  | {line}").unwrap());
-        // `compare --here` and `advise`, if one is much better.
+        // `compare --here` and `advise`, if one policy is much better.
         let Some(here) = Here::of_found(found.clone()) else { continue };
         assert_eq!((here.today(true), here.passes()), (Some(today.clone()), found.passes), "{name}");
         for policy in ["off", "commit", "batch:1d", "batch:1w", "trimwised"] {
@@ -257,8 +254,8 @@ fn all_commands_agree_on_the_hosts() {
     }
 }
 
-/// After the commands the host does what was wanted, the doctor calls nothing of it wrong, and after those that take it
-/// back it is as it was.
+/// After the commands, the host has the policy, and the doctor finds nothing wrong with it. After the undo, the host is
+/// as it was.
 #[test]
 fn the_commands_do_what_they_are_for_and_can_be_taken_back() {
     let mut done = 0;
@@ -295,7 +292,7 @@ fn the_commands_do_what_they_are_for_and_can_be_taken_back() {
     assert!(done > 40, "{done}");
 }
 
-/// Each class is the one that stands in for its drive, and all its runs are there.
+/// Each class stands in for its own drive, and all its runs are in the file.
 #[test]
 fn the_doctor_s_first_line_says_what_is_wrong() {
     let first = |host: &Host| {
@@ -305,7 +302,7 @@ fn the_doctor_s_first_line_says_what_is_wrong() {
     let container = host("ext4", "", SDA);
     container.file("proc/1/status", "CapBnd:\t00000000a80425fb");
     assert!(first(&container).starts_with("What trims / is a matter of this container's host"));
-    // The drives are all right; what is wrong is what trims.
+    // The drives are all right; the trimming is wrong.
     let left_out = host("ext4", "", SDA);
     left_out
         .file(WEEKLY, "")
@@ -348,7 +345,7 @@ fn a_mount_that_vanished_is_left_alone() {
     }
 }
 
-/// The daemon accepts what the steps write, follows that policy there, and leaves other mounts alone.
+/// The daemon accepts the file of the steps, follows its policy there, and leaves other mounts alone.
 #[test]
 fn the_daemon_follows_the_policy_that_the_steps_write() {
     let hosts = hosts();
@@ -408,7 +405,7 @@ fn comparison(
     comparison_with(here, times, days, partial, |_| None)
 }
 
-/// The same, on a drive to whose flash a policy writes `nand_of` units for each 1,000 of the host.
+/// A comparison on a drive to whose flash a policy writes `nand_of` units for each 1,000 of the host.
 fn comparison_with(
     here: Option<&Here>,
     times: &[(&str, Vec<f64>)],
@@ -446,7 +443,8 @@ fn comparison_with(
     finish(&request, settings, here.cloned(), (cells.collect(), failure)).unwrap()
 }
 
-/// No command follows runs that are missing, insignificant, immaterial or of what no host can have.
+/// Runs that are missing, insignificant or immaterial lead to no command, and neither do policies that no host can
+/// have.
 #[test]
 fn commands_follow_only_a_change_that_is_shown_and_material() {
     let hosts: Vec<Here> = hosts().iter().filter_map(|(_, host)| Here::of_found(found(host))).collect();
@@ -456,7 +454,7 @@ fn commands_follow_only_a_change_that_is_shown_and_material() {
         let draw = &mut Draw(seed);
         let reps = 1 + draw.below(8);
         let spread = [0.0, 0.001, 0.01, 0.1][draw.below(4) as usize];
-        // In a third of the cases nothing differs but by chance.
+        // In a third of the cases, policies differ only by chance.
         let bases = [1, 5, 5][draw.below(3) as usize];
         let times: Vec<(&str, Vec<f64>)> = pool
             .iter()
@@ -486,7 +484,7 @@ fn commands_follow_only_a_change_that_is_shown_and_material() {
     assert!(seen.iter().all(|count| *count > 20), "each decision is there: {seen:?}");
 }
 
-/// No host is told to have a target below its file system, but told what it would bring.
+/// No host is told to use a target below its file system, only what that would bring.
 #[test]
 fn what_a_target_would_bring_stands_in_a_line_of_its_own() {
     let of = |seconds: f64| (0..6).map(|rep| seconds + f64::from(rep) * 0.001).collect::<Vec<f64>>();
@@ -506,7 +504,7 @@ fn what_a_target_would_bring_stands_in_a_line_of_its_own() {
     assert!(!said(79.9).contains("module") && !said(90.0).contains("module"), "{}", said(79.9));
 }
 
-/// Nor is any told to keep what it cannot have, even if all others are compared with that.
+/// No host is told to keep a policy that it cannot have, even if that is the baseline.
 #[test]
 fn what_no_host_has_is_not_kept() {
     for baseline in ["dm-trim", "ideal", "lazy+reuse"] {
@@ -559,7 +557,7 @@ fn options_of_fstab_change_in_their_line_only() {
     assert_eq!(steps::with_options(text, 2, "noatime", "x"), None, "somebody changed it");
     assert_eq!(steps::with_options(text, 9, "defaults", "x"), None);
     assert_eq!(steps::with_options(text, 0, "defaults", "x"), None);
-    // The options may be the name of the device, too.
+    // The options may also be the name of the device.
     let odd = steps::with_options("defaults /m ext4 defaults 0 0", 1, "defaults", "ro").unwrap();
     assert_eq!(odd, "defaults /m ext4 ro 0 0");
 }
@@ -580,7 +578,6 @@ fn wear_is_compared_for_the_same_work_and_matters_only_if_the_flash_is_short_liv
     assert_eq!(of_life(None, None, true, None), Material::No);
 }
 
-/// Six runs that take equally long.
 fn six(policy: &str, seconds: f64) -> (&str, Vec<f64>) {
     (policy, vec![seconds; 6])
 }

@@ -18,19 +18,17 @@ use crate::defaults;
 /// The model's file system.
 const MODELLED: &str = "ext4";
 
-/// Why nothing can be concluded.
 pub(super) enum Unsure {
     Partial,
-    /// What is best on each drive.
+    /// The best policy on each drive.
     DrivesDiffer(Vec<String>),
     TodayDidNotRun,
     NothingElse,
     BaselineIsNowhere,
-    /// This one might be better.
+    /// A policy that might be better.
     Wide(PolicyId, Worth),
 }
 
-/// The lines of a conclusion.
 pub(super) fn head(
     comparison: &Comparison,
     decision: Decision,
@@ -99,10 +97,9 @@ pub(super) fn head(
     lines
 }
 
-/// Lines of 80 columns that a conclusion may take.
 const LINES_MAX: usize = 5;
 
-/// Adds what a target below the file system would bring over what is chosen, before the last line, as fully as there is
+/// Inserts the gain of a target below the file system over the chosen policy before the last line, as fully as there is
 /// room for.
 pub(super) fn add_target(lines: &mut Vec<String>, target: &PolicyId, measure: Measure, worth: &Worth) {
     let saved = worth.time_saved_percent;
@@ -151,7 +148,7 @@ pub(super) fn if_it_passed(passed: &Conclusion) -> Vec<String> {
     [format!("{what} {second}")].into_iter().chain(evidence.cloned()).collect()
 }
 
-/// What the doctor's findings come to, and what the model says of the drive's class.
+/// Sums up the doctor's findings, and what the model says about the drive's class.
 pub(super) fn of_diagnosis(one: &Diagnosis, class: Option<&Conclusion>) -> Vec<String> {
     let point = one.mount_point.display();
     let quoted = quoted(&point.to_string());
@@ -222,7 +219,7 @@ pub(super) fn of_diagnosis(one: &Diagnosis, class: Option<&Conclusion>) -> Vec<S
     ]
 }
 
-/// Names a policy as the owner of such a file system knows it.
+/// Names a policy as an owner of such a file system knows it.
 fn way_on(file_system: &str, policy: &PolicyId) -> String {
     match file_system {
         _ if *policy == async_discard() => way(&own_discard("btrfs")),
@@ -250,7 +247,7 @@ pub fn way(policy: &PolicyId) -> String {
     }
 }
 
-/// Makes a sentence of its beginning.
+/// Capitalises the beginning of a sentence.
 fn sentence(text: &str) -> String {
     let mut letters = text.chars();
     letters
@@ -262,7 +259,7 @@ fn percent(percent: f64) -> String {
     format!("{} %", two_digits(percent))
 }
 
-/// Waiting of a day.
+/// Waiting in a day.
 fn waiting(seconds: f64) -> String {
     match seconds.abs() {
         s if s >= 5400.0 => format!("{} h", two_digits(s / 3600.0)),
@@ -272,7 +269,7 @@ fn waiting(seconds: f64) -> String {
     }
 }
 
-/// What is measured, in a word.
+/// The measure in a word.
 fn measured(measure: Measure) -> &'static str {
     match measure {
         Measure::Total => "time",
@@ -281,7 +278,7 @@ fn measured(measure: Measure) -> &'static str {
     }
 }
 
-/// How much less or more of it: "5 % less time".
+/// A difference in the measure, such as "5 % less time".
 fn shift(measure: Measure, saved_percent: f64) -> String {
     let how = if saved_percent > 0.0 { "less" } else { "more" };
     format!("{} {how} {}", percent(saved_percent), measured(measure))
@@ -325,7 +322,7 @@ fn years(years: f64) -> String {
     }
 }
 
-/// What the flash gains or loses; empty if that is nothing.
+/// The gain or loss of the flash's life; empty if there is none.
 fn life(worth: &Worth) -> String {
     match (worth.life_years, worth.life_times) {
         (Some([before, after]), _) if before.min(after) >= LIFE_YEARS => {
@@ -386,7 +383,7 @@ fn unsure(
     }
 }
 
-/// What the conclusion rests on.
+/// The evidence for the conclusion.
 fn evidence(comparison: &Comparison) -> String {
     let settings = &comparison.settings;
     let over = match settings.days {
@@ -427,7 +424,7 @@ fn evidence(comparison: &Comparison) -> String {
     format!("Evidence: `{}`{over}, {how}{more}.", settings.workload)
 }
 
-/// What would make it surer.
+/// What would make the conclusion more certain.
 fn surer(comparison: &Comparison, decision: Decision, found: &Found) -> String {
     let settings = &comparison.settings;
     match (found, &comparison.here) {

@@ -1,5 +1,3 @@
-//! A profile that is being made.
-
 use std::fmt::Write as _;
 
 use trimwise::ssd::VictimPolicy;
@@ -8,12 +6,12 @@ use trimwise::ssd::VictimPolicy;
 const TABLES: [&str; 10] =
     ["", "geometry", "mapping", "nand", "link", "controller", "cache", "gc", "wear_levelling", "trim"];
 
-/// The longest time of a profile: an hour.
+/// The longest time in a profile: an hour.
 pub(super) const NS_MAX: u64 = 3_600_000_000_000;
-/// The highest rate of a profile: no limit in effect.
+/// The highest rate in a profile; in effect no limit.
 pub(super) const RATE_MAX: u64 = 1_000_000_000_000;
 
-/// Settings that say where they come from.
+/// A profile under construction: settings, each with its source.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
     settings: Vec<Setting>,
@@ -34,13 +32,12 @@ impl Draft {
         self.settings.push(Setting { table, key, value: value.into(), source: source.into() });
     }
 
-    /// Sets a whole number.
     pub fn number(&mut self, name: &'static str, value: u64, source: impl Into<String>) {
-        // Beyond the range of TOML no setting is accepted; the largest number there is refused with its name.
+        // TOML cannot hold a larger number. No setting accepts the largest one, so it is rejected with its name.
         self.set(name, i64::try_from(value).unwrap_or(i64::MAX), source);
     }
 
-    /// Sets the rule by which victims are chosen: a word, or the best of a number drawn at random.
+    /// Sets the rule that chooses victims: a word, or the best of a number drawn at random.
     pub fn victim(&mut self, victim: VictimPolicy, source: &str) {
         let word = match victim {
             VictimPolicy::Greedy => "greedy",
@@ -54,15 +51,15 @@ impl Draft {
         self.set("gc.victim", word, source);
     }
 
-    /// Sets several to values that the other simulator does not have.
+    /// Sets values that the other simulator does not have.
     pub fn assume(&mut self, settings: &[(&'static str, toml::Value)], source: &str) {
         for (name, value) in settings {
             self.set(name, value.clone(), format!("assumed: {source}"));
         }
     }
 
-    /// Sets a time of the flash to the mean of those of the kinds of pages, given by parameter; `per_ns` of their unit
-    /// are a nanosecond.
+    /// Sets a time of the flash to the mean over the kinds of pages. `times` has the parameter and time of each, in
+    /// units of 1 / `per_ns` ns.
     pub fn page_time(&mut self, name: &'static str, times: &[(String, u64)], per_ns: u64) {
         let mean = times.iter().map(|(_, time)| time).sum::<u64>() / times.len().max(1) as u64 / per_ns;
         let names: Vec<&str> = times.iter().map(|(name, _)| name.as_str()).collect();
@@ -94,14 +91,14 @@ impl Draft {
         }
     }
 
-    /// Says of the settings that come from parameters which the file does not have that these are `of`'s defaults.
+    /// Marks settings whose parameters are missing in the file as defaults of the simulator `of`.
     pub fn mark_defaults(&mut self, missing: &[String], of: &str) {
         for Setting { source, .. } in &mut self.settings {
             let is_word = |name: &&str| {
                 let mut words = source.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
                 words.any(|word| word == *name)
             };
-            // A section in front of a parameter is not in the sources.
+            // Sources name parameters without their section.
             let names = missing.iter().map(|name| name.rsplit('.').next().unwrap_or(name));
             let names: Vec<&str> = names.filter(is_word).collect();
             if !names.is_empty() {
@@ -110,7 +107,7 @@ impl Draft {
         }
     }
 
-    /// Sets that nothing is collected while the host is idle.
+    /// The simulator collects nothing while the host is idle.
     pub fn without_idle_collection(&mut self, source: &str) {
         self.set("gc.idle", false, source);
         for name in ["gc.idle_threshold_ns", "gc.idle_free_superblocks"] {
@@ -118,14 +115,12 @@ impl Draft {
         }
     }
 
-    /// Returns where a setting comes from.
     pub fn source(&self, name: &str) -> Option<&str> {
         let (table, key) = name.split_once('.').unwrap_or(("", name));
         let found = self.settings.iter().find(|setting| setting.table == table && setting.key == key);
         found.map(|setting| setting.source.as_str())
     }
 
-    /// Returns the text of the profile.
     pub fn text(&self, name: &str, description: &str) -> String {
         let quoted = |text: &str| toml::Value::from(text).to_string();
         let mut text = format!("name = {}\ndescription = {}\n", quoted(name), quoted(description));

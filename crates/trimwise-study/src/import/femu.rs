@@ -1,8 +1,8 @@
 //! FEMU's black-box drive (Li et al., FEMU, FAST 2018; github.com/MoatLab/FEMU): the options of `-device femu`, in a
 //! command line or in a script such as `run-blackbox.sh`.
 //!
-//! FEMU erases *lines*: a block of each plane of all chips. It has no cache, and no limit of the link unless one is given.
-//! It is the only one of the simulators with a cost of TRIM.
+//! FEMU erases *lines*: a block of each plane of all chips. It has no cache, and no limit of the link unless one is
+//! given. It is the only one of the simulators with a cost of TRIM.
 
 use toml::Value;
 use trimwise::failure::Failure;
@@ -13,8 +13,8 @@ use super::draft::{NS_MAX, RATE_MAX};
 use super::foreign::{Foreign, Parameter};
 use super::{Draft, Unused};
 
-/// Finds the options; `None` if there are none. Variables of the script (`name=value` at the beginning of a line) are
-/// put in for `$name`, `${name}` and `${name:-default}`.
+/// Finds the options; `None` if there are none. Variables of the script (`name=value` at the beginning of a line)
+/// replace `$name`, `${name}` and `${name:-default}`.
 pub(super) fn parameters(text: &str) -> Option<Vec<Parameter>> {
     let assignment = |line: &str| {
         let (name, value) = line.trim_start().split_once('=')?;
@@ -45,7 +45,7 @@ pub(super) fn parameters(text: &str) -> Option<Vec<Parameter>> {
     (!parameters.is_empty()).then_some(parameters)
 }
 
-/// Returns the value of a variable where it stands for one (`$name`, `${name}`), or its default (`${name:-value}`).
+/// Resolves `$name`, `${name}` and `${name:-default}`. Other values are returned unchanged.
 fn resolved(value: &str, variables: &[(String, String)]) -> String {
     let Some(name) = value.strip_prefix('$') else { return value.to_owned() };
     let name = name.strip_prefix('{').and_then(|name| name.strip_suffix('}')).unwrap_or(name);
@@ -58,14 +58,11 @@ fn resolved(value: &str, variables: &[(String, String)]) -> String {
     found.unwrap_or(value).to_owned()
 }
 
-/// Makes a profile of the options.
-///
-/// # Errors
-/// All that is wrong.
+/// Makes a profile. The error lists everything that is wrong.
 pub(super) fn draft(mut from: Foreign) -> Result<(Draft, Vec<Unused>), Failure> {
     let mut draft = Draft::default();
     from.word("femu_mode", &[("1", ())]);
-    // Options that are missing have FEMU's defaults (hw/femu/femu.c).
+    // Missing options have FEMU's defaults (hw/femu/femu.c).
     let mut or = |name: &str, usual: u64, most: u64| from.number_or(name, usual, 0..=most);
     let page_bytes = or("secsz", 512, 4096) * or("secs_per_pg", 8, 2048);
     let (pages, blocks) = (or("pgs_per_blk", 256, 65_536), or("blks_per_pl", 256, 1 << 24));

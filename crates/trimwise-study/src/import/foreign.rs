@@ -1,4 +1,4 @@
-//! Parameters of another simulator's file: each is used, or known to have no counterpart, or told as unknown.
+//! Parameters of another simulator's file. Each is used, known to have no counterpart, or reported as unknown.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -9,10 +9,7 @@ use trimwise::failure::{Failure, Mistake, Mistakes};
 
 use super::Unused;
 
-/// Parses the text of an XML file of this name.
-///
-/// # Errors
-/// If it is no XML; the message is one line.
+/// Parses the text of an XML file of this name. The error is one line.
 pub(super) fn parsed<'a>(text: &'a str, file: &str) -> Result<Document<'a>, Failure> {
     Document::parse(text.trim_start_matches('\u{feff}')).map_err(|error| {
         let error = error.to_string().replace(char::is_control, "\u{fffd}");
@@ -20,7 +17,6 @@ pub(super) fn parsed<'a>(text: &'a str, file: &str) -> Result<Document<'a>, Fail
     })
 }
 
-/// A parameter as it stands in the file.
 #[derive(Debug)]
 pub(super) struct Parameter {
     pub name: String,
@@ -29,7 +25,7 @@ pub(super) struct Parameter {
 }
 
 impl Parameter {
-    /// The parameter that an XML element with text is.
+    /// Makes a parameter of an XML element with text.
     pub fn of(element: Node) -> Self {
         Self {
             name: element.tag_name().name().to_owned(),
@@ -39,12 +35,12 @@ impl Parameter {
     }
 }
 
-/// The parameters of a file, and what is wrong with them.
+/// The parameters of a file, and the mistakes in them.
 #[derive(Debug)]
 pub(super) struct Foreign<'a> {
     file: &'a str,
     parameters: Vec<(Parameter, bool)>,
-    /// Parameters that the file does not have and for which the simulator's default was taken.
+    /// Parameters that the file lacks, so that the simulator's default applies.
     pub missing: Vec<String>,
     problems: Mistakes,
 }
@@ -55,7 +51,7 @@ impl<'a> Foreign<'a> {
         Self { file, parameters, missing: Vec::new(), problems: Mistakes::default() }
     }
 
-    /// Returns a parameter's text; of several, the last one counts, as in all three simulators.
+    /// Returns a parameter's text. The last of several counts, as in all three simulators.
     fn text(&mut self, name: &str) -> Option<(usize, String)> {
         let mut found = None;
         for (parameter, used) in self.parameters.iter_mut().filter(|(parameter, _)| parameter.name == name) {
@@ -69,7 +65,7 @@ impl<'a> Foreign<'a> {
         self.parameters.iter().any(|(parameter, _)| parameter.name == name)
     }
 
-    /// Returns a text that must be there.
+    /// Returns a required text.
     pub fn string(&mut self, name: &str) -> String {
         let found = self.text(name);
         if found.is_none() {
@@ -87,7 +83,7 @@ impl<'a> Foreign<'a> {
         self.problems.0.push(Mistake::that(format!("{name} is missing")).at(self.file, None));
     }
 
-    /// Returns a number; an error counts as the least one, until [`Self::finish`] tells it.
+    /// Returns a number. On a mistake it is the least one; [`Self::finish`] reports the mistake.
     pub fn number<T: FromStr + Display + Copy + PartialOrd>(
         &mut self,
         name: &str,
@@ -115,7 +111,7 @@ impl<'a> Foreign<'a> {
         self.number_if(name, accepted).unwrap_or(usual)
     }
 
-    /// Returns a number that may be missing.
+    /// Returns an optional number.
     pub fn number_if<T: FromStr + Display + Copy + PartialOrd>(
         &mut self,
         name: &str,
@@ -134,7 +130,7 @@ impl<'a> Foreign<'a> {
         found
     }
 
-    /// Returns what a word stands for; a missing or wrong one counts as the first.
+    /// Returns the meaning of a word. If it is missing or wrong, that of the first word.
     pub fn word<T: Copy>(&mut self, name: &str, words: &[(&str, T)]) -> T {
         if !self.has(name) {
             self.missing(name);
@@ -142,7 +138,7 @@ impl<'a> Foreign<'a> {
         self.word_if(name, words).unwrap_or(words[0].1)
     }
 
-    /// Returns what a word stands for, or the simulator's default if it is missing.
+    /// Returns the meaning of a word, or the simulator's default if it is missing.
     pub fn word_or<T: Copy>(&mut self, name: &str, usual: T, words: &[(&str, T)]) -> T {
         if !self.has(name) {
             self.missing.push(name.to_owned());
@@ -160,7 +156,7 @@ impl<'a> Foreign<'a> {
         found.map(|(_, meaning)| *meaning)
     }
 
-    /// Returns the product of the numbers whose letters occur in a parameter, which may be missing.
+    /// Returns the product of the factors whose letters occur in a parameter, which may be missing.
     pub fn letters(&mut self, name: &str, factors: &[(char, u64)]) -> u64 {
         let Some((line, text)) = self.text(name) else { return 1 };
         let text = text.to_ascii_uppercase();
@@ -171,11 +167,8 @@ impl<'a> Foreign<'a> {
         factors.iter().filter(|(letter, _)| text.contains(*letter)).map(|(_, factor)| factor).product()
     }
 
-    /// Ends the reading. `known` names parameters without a counterpart, by name or by a beginning that ends in `*`,
-    /// with the reason.
-    ///
-    /// # Errors
-    /// All that is wrong.
+    /// Ends the reading; the error lists every mistake. `known` has parameters without a counterpart and the reason. A
+    /// name that ends in `*` covers all parameters that begin like it.
     pub fn finish(mut self, known: &[(&str, &'static str)]) -> Result<Vec<Unused>, Failure> {
         self.problems.end()?;
         let because = |name: &str| {

@@ -1,7 +1,7 @@
-//! Drives of other simulators, as profiles: MQSim's `ssdconfig.xml`, SimpleSSD's configuration, FEMU's options.
+//! Imports drives of other simulators as profiles: MQSim's `ssdconfig.xml`, SimpleSSD's configuration, FEMU's options.
 //!
-//! Each number of the profile says which parameter it comes from, or that it is assumed. What has no counterpart is
-//! listed. The result is the text of a profile, for a person to read and to change.
+//! Each number of the profile names the parameter it comes from, or is marked as assumed. Parameters without a
+//! counterpart are listed. The result is the text of a profile, for a person to read and to change.
 
 mod draft;
 mod femu;
@@ -21,50 +21,44 @@ use self::foreign::Foreign;
 pub use self::mqsim_flows::job_of;
 use crate::input;
 
-/// Makes a fio job of a workload of MQSim, `workload.xml`.
-///
-/// # Errors
-/// All that is wrong with the file, with its lines.
+/// Converts a workload of MQSim, `workload.xml`, to a fio job. The error lists every mistake with its line.
 pub fn import_job(file: &str) -> Result<String, Failure> {
     job_of(&input::read(file, "import", "MQSim's workload.xml", &[])?, file)
 }
 
-/// A drive of another simulator as a profile; the order of the keys is part of the format.
 #[derive(Debug, Serialize)]
 pub struct Imported {
-    /// The version of trimwise.
     pub trimwise: &'static str,
-    /// The simulator whose file it was: `MQSim`, `SimpleSSD`, `FEMU`.
+    /// `MQSim`, `SimpleSSD` or `FEMU`.
     pub simulator: &'static str,
-    /// The profile's text.
     pub profile: String,
-    /// Parameters of the file that have no counterpart in a profile.
+    /// Parameters of the file without a counterpart in a profile.
     pub unused: Vec<Unused>,
 }
 
 /// A parameter without a counterpart.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Unused {
-    /// Its name in the file.
     pub parameter: String,
-    /// Its value.
     pub value: String,
-    /// The reason why nothing corresponds to it.
+    /// Why it has no counterpart.
     pub because: &'static str,
 }
 
 /// Makes a profile of another simulator's file.
 ///
 /// # Errors
-/// All that is wrong with the file, with its lines; or that it is of no simulator known here.
+///
+/// Lists every mistake with its line. Also if no known simulator has such a file.
 pub fn import(file: &str) -> Result<Imported, Failure> {
     profile_of(&input::read(file, "import", "a drive of MQSim, SimpleSSD or FEMU", &[])?, file)
 }
 
-/// Makes a profile of the text of the file of this name.
+/// Makes a profile of a file's text. The name is for messages.
 ///
 /// # Errors
-/// As for [`import`].
+///
+/// See [`import`].
 pub fn profile_of(text: &str, file: &str) -> Result<Imported, Failure> {
     let named = std::path::Path::new(file).file_name().map_or(file.into(), |name| name.to_string_lossy());
     let (simulator, found) = if let Some(xml) = mqsim::document(text, file)? {
@@ -99,7 +93,7 @@ fn finish(
     for Unused { parameter, value, because } in &unused {
         let _ = writeln!(profile, "# {parameter} = {}: {because}", value.escape_default());
     }
-    // A number that no device here can have is told with the parameter that it comes from.
+    // A number that no device here can have is reported with the parameter that it comes from.
     Profile::parse(&profile, file).map_err(|error| {
         let source = error
             .setting

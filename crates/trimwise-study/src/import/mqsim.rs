@@ -1,7 +1,7 @@
 //! MQSim's `ssdconfig.xml` (Tavakkol et al., MQSim, FAST 2018; github.com/CMU-SAFARI/MQSim).
 //!
-//! Every plane of MQSim has a pool of free blocks, a block that the host fills and a block for copies. That is here a
-//! superblock of one plane, and as many open ones as there are planes.
+//! Every plane of MQSim has a pool of free blocks, a block that the host fills and a block for copies. The profile has
+//! a superblock of one plane, and as many open ones as there are planes.
 
 use roxmltree::Document;
 use trimwise::failure::{Failure, Mistake};
@@ -12,10 +12,11 @@ use super::draft::{NS_MAX, RATE_MAX};
 use super::foreign::{self, Foreign, Parameter};
 use super::{Draft, Unused};
 
-/// Parses an XML text; `None` if it is none.
+/// Parses a text; `None` if it is not XML.
 ///
 /// # Errors
-/// If it is XML of something else.
+///
+/// If it is some other XML.
 pub(super) fn document<'a>(text: &'a str, file: &str) -> Result<Option<Document<'a>>, Failure> {
     if !text.trim_start_matches('\u{feff}').trim_start().starts_with('<') {
         return Ok(None);
@@ -34,17 +35,13 @@ pub(super) fn document<'a>(text: &'a str, file: &str) -> Result<Option<Document<
     }
 }
 
-/// Returns the elements that hold text.
 pub(super) fn parameters(document: &Document) -> Vec<Parameter> {
     let leaves = document.root_element().descendants();
     let leaves = leaves.filter(|node| node.is_element() && !node.children().any(|child| child.is_element()));
     leaves.map(Parameter::of).collect()
 }
 
-/// Makes a profile of the parameters.
-///
-/// # Errors
-/// All that is wrong.
+/// Makes a profile. The error lists everything that is wrong.
 pub(super) fn draft(mut from: Foreign) -> Result<(Draft, Vec<Unused>), Failure> {
     let mut draft = Draft::default();
     let channels = from.number("Flash_Channel_Count", 1..=1024_u64);
@@ -125,7 +122,7 @@ pub(super) fn draft(mut from: Foreign) -> Result<(Draft, Vec<Unused>), Failure> 
         let all_pages = planes as f64 * blocks as f64 * pages as f64;
         let entry_bytes = ((2.0 * all_pages.log2() + (page_bytes / SECTOR_BYTES) as f64) / 8.0).ceil();
         let covered_units = bytes as f64 / entry_bytes * page_bytes as f64 / UNIT_BYTES as f64;
-        // Four bytes for each unit: a unit of the map has the places of 1,024.
+        // An entry has four bytes, so a unit of the map holds the places of 1,024 units.
         let bytes = ((covered_units * 4.0) as u64).clamp(UNIT_BYTES, 1 << 40);
         let source = format!(
             "the map of as much of the drive as CMT_Capacity covers, of {entry_bytes} bytes for each page in MQSim; here \

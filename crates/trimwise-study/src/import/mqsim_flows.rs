@@ -1,4 +1,4 @@
-//! MQSim's `workload.xml` as a fio job.
+//! Converts MQSim's `workload.xml` to a fio job.
 
 use std::fmt::Write as _;
 
@@ -8,11 +8,8 @@ use trimwise::units::SECTOR_BYTES;
 
 use super::foreign::{self, Foreign, Parameter};
 
-/// Makes a fio job of the text of MQSim's `workload.xml`. Its scenarios run one after the other, the flows of each at the
-/// same time. Sizes are shares of the drive, as in MQSim.
-///
-/// # Errors
-/// All that is wrong with the file, with its lines.
+/// Converts the text of MQSim's `workload.xml` to a fio job. Its scenarios run one after the other, the flows of each
+/// in parallel. Sizes are shares of the drive, as in MQSim. The error lists every mistake with its line.
 pub fn job_of(text: &str, file: &str) -> Result<String, Failure> {
     let wrong = |what: String| Mistake::of("import", file).because(what);
     let document = foreign::parsed(text, file)?;

@@ -1,7 +1,7 @@
 //! SimpleSSD 2's configuration (Gouk et al., SimpleSSD; github.com/SimpleSSD/SimpleSSD): sections with `key = value`.
 //!
-//! Times are in picoseconds. SimpleSSD keeps one open superblock for each part of the flash that works by itself, and
-//! writes copies and new data to the same. Parameters that are missing have SimpleSSD's defaults (`config.cc` of each
+//! Times are in picoseconds. SimpleSSD keeps one open superblock for each part of the flash that works independently,
+//! and writes copies and new data to the same one. Missing parameters have SimpleSSD's defaults (`config.cc` of each
 //! part).
 
 use toml::Value;
@@ -13,7 +13,7 @@ use super::draft::NS_MAX;
 use super::foreign::{Foreign, Parameter};
 use super::{Draft, Unused};
 
-/// Reads the parameters, named `section.key`; `None` if there is no section `[pal]`.
+/// Reads the parameters as `section.key`; `None` if there is no section `[pal]`.
 pub(super) fn parameters(text: &str) -> Option<Vec<Parameter>> {
     let (mut parameters, mut section, mut has_flash) = (Vec::new(), String::new(), false);
     for (number, line) in text.lines().enumerate() {
@@ -29,10 +29,7 @@ pub(super) fn parameters(text: &str) -> Option<Vec<Parameter>> {
     has_flash.then_some(parameters)
 }
 
-/// Makes a profile of the parameters.
-///
-/// # Errors
-/// All that is wrong.
+/// Makes a profile. The error lists everything that is wrong.
 pub(super) fn draft(mut from: Foreign) -> Result<(Draft, Vec<Unused>), Failure> {
     let mut draft = Draft::default();
     let channels = from.number_or("pal.Channel", 8, 1..=1024_u64);
@@ -63,7 +60,7 @@ pub(super) fn draft(mut from: Foreign) -> Result<(Draft, Vec<Unused>), Failure> 
         * planes;
     draft.number("geometry.superblock_planes", gang, "SuperblockSize, with all planes of a die");
 
-    // The kinds of pages that a flash has, each with its default for a read and a write.
+    // The kinds of pages of a flash, each with its default for a read and a write.
     let [lsb, csb, msb] =
         [("LSB", [40_000_000, 500_000_000]), ("CSB", [0, 0]), ("MSB", [65_000_000, 1_300_000_000])];
     let kinds = [("0", &[lsb][..]), ("1", &[lsb, msb]), ("2", &[lsb, csb, msb])];

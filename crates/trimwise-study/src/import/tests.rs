@@ -103,7 +103,7 @@ fn regression_simplessd_has_defaults_as_well() {
             Err(expected) => assert!(made.as_ref().is_err_and(|error| error.contains(expected)), "{made:?}"),
         }
     }
-    // Of three kinds of pages, one takes no time.
+    // One of three kinds of pages takes no time.
     assert_eq!(profile("[pal]\nNANDType = 2\nCSBRead = 0\nCSBWrite = 0\n").config.nand.t_read_ns, 35_000);
 }
 
@@ -154,7 +154,7 @@ fn all_errors_are_told_at_once_with_their_lines() {
     ] {
         assert!(error.contains(&expected), "{expected}\n{error}");
     }
-    // A drive that has no profile is told with the parameter that is at fault.
+    // An impossible drive is reported with the parameter at fault.
     let error = imported(&MQSIM.replace("<Page_Capacity>8192<", "<Page_Capacity>2048<")).unwrap_err();
     assert!(error.contains("geometry.page_bytes: 2048") && error.contains("is Page_Capacity"), "{error}");
 }

@@ -19,27 +19,25 @@ use trimwise::numbers::grouped;
 
 use output::{Stopped, TraceFile};
 
-/// The size of a trace at which a recording ends.
+/// Range for the size at which a recording ends.
 pub const MAX_SIZE: RangeInclusive<Bytes> = Bytes::kib(64)..=Bytes(1 << 60);
-/// Kernel memory for the events of one processor.
+/// Range for the kernel memory of one processor's events.
 pub const BUFFER: RangeInclusive<Bytes> = Bytes::kib(16)..=Bytes::gib(1);
 
-/// A recording.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordRequest {
     /// A mount point or a block device.
     pub target: PathBuf,
-    /// How long to record; `None`: until stopped.
+    /// `None`: until stopped.
     pub duration: Option<Duration>,
-    /// The file of the trace; until its end it has another name.
+    /// The trace. It has another name until the recording ends.
     pub out: PathBuf,
-    /// Whether that file is replaced.
     #[serde(default)]
     pub replace: bool,
-    /// The size at which the trace, which is compressed, ends.
+    /// The recording ends when the compressed trace has this size.
     #[serde(default = "max_size")]
     pub max_size: Bytes,
-    /// Kernel memory for the events of one processor; `None`: as much as suits.
+    /// Kernel memory for the events of one processor; `None`: a suitable size.
     pub buffer: Option<Bytes>,
 }
 
@@ -47,48 +45,38 @@ fn max_size() -> Bytes {
     Bytes::gib(4)
 }
 
-/// What was recorded; the order of the keys is part of the format.
 #[derive(Debug, Serialize)]
 pub struct RecordReport {
-    /// The version of trimwise.
     pub trimwise: &'static str,
-    /// What was asked for.
     pub settings: RecordSettings,
     /// `done`, `stopped`, `max-size` or `disk-full`.
     pub ended: &'static str,
-    /// How long was recorded.
+    /// Duration of the recording.
     pub seconds: f64,
-    /// The size of the trace.
     pub trace_bytes: u64,
-    /// What is in the trace.
     pub counts: Counts,
-    /// Its header.
     pub header: Header,
-    /// What must be known to read it, one sentence each.
+    /// Caveats for readers of the trace, one sentence each.
     pub notes: Vec<String>,
-    /// Why it ended early, if that was not asked for.
+    /// Why the recording ended early, if that was not asked for.
     #[serde(skip)]
     pub failure: Option<Failure>,
 }
 
-/// What was asked for.
 #[derive(Debug, Serialize)]
 pub struct RecordSettings {
-    /// The mount or device, as given.
+    /// As given.
     pub target: String,
-    /// The file of the trace.
     pub out: String,
-    /// How long to record; `null` until Ctrl-C.
+    /// `None`: until Ctrl-C.
     pub seconds: Option<f64>,
-    /// The largest trace.
     pub max_size_bytes: Bytes,
-    /// Kernel memory for each processor; `null` for the default.
+    /// For each processor; `None` for the default.
     pub buffer_bytes: Option<Bytes>,
-    /// The command that repeats this.
     pub command: String,
 }
 
-/// Records.
+/// Records a trace.
 ///
 /// # Errors
 ///
@@ -173,7 +161,7 @@ fn failed(error: RecordError) -> Failure {
     }
 }
 
-/// Whether a file is on one of the recorded disks.
+/// Returns whether a file is on one of the recorded disks.
 fn is_below(target: &Target, file: &Path) -> bool {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let numbers = |target: &Target| target.disks.iter().map(|disk| disk.numbers).collect::<Vec<_>>();

@@ -1,8 +1,8 @@
 //! Writes a trace to its file, on a thread of its own.
 //!
-//! The file is a sequence of zstd frames, each of about a mebibyte of whole records, so that whatever ends a recording,
-//! the file up to the last frame can be read. If the disk is full, what was written of the last frame is cut off, which
-//! makes room for a frame with the end mark. Until the end the file has another name.
+//! The file is a sequence of zstd frames. Each holds about a mebibyte of whole records, so however a recording ends,
+//! the file can be read up to the last frame. If the disk is full, the incomplete last frame is cut off, which makes
+//! room for a frame with the end mark. The file has another name until it is complete.
 
 use std::cell::RefCell;
 use std::fs::{self, File, OpenOptions};
@@ -23,41 +23,34 @@ use trimwise::words;
 use trimwise_linux::files::{give_name, with_ending};
 use trimwise_linux::record::Counts;
 
-/// Bytes of records in a frame before they are compressed: larger frames compress no better, and one that does not fit
-/// into the largest trace is lost as a whole, so a frame is at most an eighth of that.
+/// Bytes of records in a frame before compression. Larger frames compress no better. A frame that does not fit into the
+/// largest trace is lost as a whole, so a frame is at most an eighth of that.
 const FRAME_BYTES: usize = 1 << 20;
-/// Longest time until a frame is written: what a killed recording may lose.
+/// Longest time between frames, and so the most that a killed recording loses.
 const FRAME_EVERY: Duration = Duration::from_secs(10);
-/// zstd's level: the fastest of its ordinary ones.
+/// zstd's fastest ordinary level.
 const LEVEL: i32 = 1;
-/// Deliveries that may wait for the disk. There are 20 a second; what waits longer waits in the kernel's buffers.
+/// Deliveries that may wait for the disk. There are 20 a second. Later ones wait in the kernel's buffers.
 const DELIVERIES_MAX: usize = 64;
 
-/// Why a trace ends before its recording.
 #[derive(Debug)]
 pub enum Stopped {
-    /// It has the size asked for.
     Size,
-    /// It cannot be written.
     Disk(io::Error),
 }
 
-/// What is in the file.
 #[derive(Debug)]
 pub struct Written {
-    /// Counts of its records.
     pub counts: Counts,
-    /// Its size.
     pub bytes: u64,
-    /// Why it ends early.
+    /// Why the trace ends early.
     pub stopped: Option<Stopped>,
 }
 
-/// A trace that is being written.
 #[derive(Debug)]
 pub struct TraceFile {
     path: PathBuf,
-    /// Its name until the end; `None` for a pipe or `/dev/null`, which has one name only.
+    /// Name until the end; `None` for a pipe or `/dev/null`, which keep their name.
     partial: Option<PathBuf>,
     force: bool,
     records: SyncSender<Vec<Record>>,
@@ -69,7 +62,8 @@ impl TraceFile {
     /// Creates the file for a trace of at most `max_size`. The path has been checked.
     ///
     /// # Errors
-    /// If it cannot be created, or a recording that was killed left one.
+    ///
+    /// If it cannot be created, or a killed recording left one.
     pub fn create(path: &Path, force: bool, max_size: Bytes, header: Header) -> Result<Self, Failure> {
         let is_special = fs::metadata(path).is_ok_and(|found| !found.is_file());
         let partial = (!is_special).then(|| with_ending(path, ".partial"));
@@ -106,22 +100,22 @@ impl TraceFile {
         if records.is_empty() { !self.thread.is_finished() } else { self.records.send(records).is_ok() }
     }
 
-    /// Bytes written so far.
     pub fn bytes(&self) -> Bytes {
         Bytes(self.bytes.load(Ordering::Relaxed))
     }
 
-    /// Writes what is left, and gives the file its name.
+    /// Writes the rest, and gives the file its final name.
     ///
     /// # Errors
-    /// If it cannot be renamed; the message says where it is.
+    ///
+    /// If it cannot be renamed; the message has its present path.
     pub fn finish(self) -> Result<Written, Failure> {
         drop(self.records);
         let written =
             self.thread.join().map_err(|_| Failure::run("the thread that writes the trace failed"))?;
         if let Some(partial) = &self.partial {
             if written.bytes == 0 {
-                // Not even the header: it replaces nothing.
+                // There is not even a header, so the file replaces nothing.
                 drop(fs::remove_file(partial));
                 return Ok(written);
             }
@@ -134,16 +128,14 @@ impl TraceFile {
     }
 }
 
-/// The frames of a file.
 #[derive(Debug)]
 struct Frames {
     file: File,
-    /// Records of the next frame.
     plain: Vec<u8>,
-    /// When it is due.
+    /// Size of `plain` at which the next frame is due.
     frame_bytes: usize,
     since: Instant,
-    /// Size of the whole frames.
+    /// Size of the complete frames.
     written: u64,
     shown: Arc<AtomicU64>,
     max_size: u64,
@@ -184,7 +176,7 @@ impl Frames {
             Err(error) => Stopped::Disk(error),
         };
         self.stopped = Some(stopped);
-        // A pipe cannot be cut off.
+        // A pipe cannot be truncated.
         let cut =
             self.file.set_len(self.written).and_then(|()| self.file.seek(SeekFrom::Start(self.written)));
         // Without a header there is no trace to end.
@@ -200,7 +192,6 @@ impl Frames {
     }
 }
 
-/// Appends to the next frame.
 struct Next(Rc<RefCell<Frames>>);
 
 impl Write for Next {
@@ -214,10 +205,10 @@ impl Write for Next {
     }
 }
 
-/// Writes what is delivered until the sender is gone or nothing can be written.
+/// Writes deliveries until the sender is gone or nothing can be written.
 fn write_all(delivered: &Receiver<Vec<Record>>, frames: Frames, header: &Header) -> Written {
     let frames = Rc::new(RefCell::new(frames));
-    // Those of the records in whole frames, and of all.
+    // `counts` covers complete frames, `all` every record.
     let (mut counts, mut all) = (Counts::default(), Counts::default());
     let emit = || frames.borrow_mut().emit();
     let mut write = || -> Result<(), ()> {
@@ -247,7 +238,7 @@ fn write_all(delivered: &Receiver<Vec<Record>>, frames: Frames, header: &Header)
         counts = all;
         Ok(())
     };
-    // Why it failed is in the frames.
+    // The frames hold the reason of a failure.
     let _: Result<(), ()> = write();
     let mut frames = frames.borrow_mut();
     Written { counts, bytes: frames.written, stopped: frames.stopped.take() }
@@ -284,7 +275,7 @@ mod tests {
         (0..count).map(record).collect()
     }
 
-    /// Records in a file, all of which must have an end mark.
+    /// Reads the records of a file, which must have an end mark.
     fn read(path: &Path) -> Vec<Record> {
         let plain = zstd::stream::read::Decoder::new(File::open(path).unwrap()).unwrap();
         let mut reader = Reader::new(BufReader::new(plain)).unwrap();

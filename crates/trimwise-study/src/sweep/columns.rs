@@ -1,8 +1,9 @@
 //! The columns of a sweep's data set, and how they are written.
 //!
-//! Every sweep has the same columns, whatever its workloads, so that data sets can be joined; what a workload does not
-//! have is null. They are what the JSON of `compare` has of each run, named by their paths, except series: the timeline,
-//! and latencies at further quantiles. Then come the figures that are made of these ([`View::Column`]).
+//! Every sweep has the same columns, whatever its workloads, so that data sets can be joined. Columns without a value
+//! for a workload are null. The first columns are the figures of a run in the JSON of `compare`, named by their paths.
+//! Series are left out: the timeline, and latencies at further quantiles. Figures derived from these follow
+//! ([`View::Column`]).
 
 use serde::{Serialize, Serializer};
 use serde_json::Value;
@@ -10,27 +11,20 @@ use trimwise::compare::figure::{Figure, Kind, View};
 use trimwise::compare::result::Cell;
 use trimwise::failure::Failure;
 
-/// What a column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holds {
-    /// Whole numbers.
     Integers,
-    /// Numbers with a fraction.
     Numbers,
-    /// Yes or no.
     Flags,
-    /// Text.
     Text,
 }
 
-/// A column.
 #[derive(Debug)]
 pub struct Column {
-    /// Its name, which has the unit.
+    /// Ends in the unit, if there is one.
     pub name: String,
-    /// Where a row's JSON has the figure.
+    /// JSON pointer to the figure in a row.
     pub pointer: String,
-    /// What it holds.
     pub holds: Holds,
 }
 
@@ -40,14 +34,9 @@ const BUSY: &str =
     "link controller write_path read_host read_gc read_map program_host program_gc erase trim flush";
 const TRIMS: &str = "commands acknowledged_ns";
 
-/// Where a row has the figures of [`View::Column`].
+/// Key of the figures of [`View::Column`] in a row.
 const FIGURES: &str = "figures";
 
-/// Adds to the place of a cell what came of it.
-///
-/// # Errors
-///
-/// If a figure cannot be written as JSON.
 pub fn row(mut place: Value, outcome: Result<Cell, String>) -> Result<Value, Failure> {
     match outcome {
         Ok(cell) => {
@@ -61,8 +50,7 @@ pub fn row(mut place: Value, outcome: Result<Cell, String>) -> Result<Value, Fai
     Ok(place)
 }
 
-/// A row of a data set. It is written as a map from the names of all columns to their values; what the run does not have
-/// is null.
+/// A row of a data set, serialized as a map from the names of all columns to their values. Missing values are null.
 #[derive(Clone, Debug)]
 pub struct Row(pub(super) Value);
 
@@ -72,7 +60,6 @@ impl Serialize for Row {
     }
 }
 
-/// Returns the figures of a run that are made of others, as a row has them.
 fn figures(cell: &Cell) -> Value {
     let value = |figure: &Figure| Some(number(figure.kind, figure.of_cell(cell)?));
     let figures = View::Column.figures().map(|(figure, _)| (figure.key.to_owned(), value(figure).into()));
@@ -84,14 +71,13 @@ pub(super) fn number(kind: Kind, value: f64) -> Value {
     if kind.is_whole() { Value::from(value.round() as i64) } else { Value::from(value) }
 }
 
-/// All columns in order.
 pub fn columns() -> Vec<Column> {
     use Holds::{Flags, Integers, Numbers, Text};
     let mut columns = Vec::new();
     let mut add = |holds, path: &str, names: &str| {
         for name in names.split_whitespace() {
             let pointer = if path.is_empty() { format!("/{name}") } else { format!("/{path}/{name}") };
-            // What is below `result` has the name that it has in a cell of `compare`.
+            // Figures below `result` are named as in a cell of `compare`.
             let name = pointer.trim_start_matches("/result").trim_start_matches("/figures");
             let name = name.trim_start_matches('/').replace('/', "_");
             columns.push(Column { name, pointer, holds });
@@ -168,7 +154,7 @@ pub fn columns() -> Vec<Column> {
 
 #[cfg(test)]
 impl Column {
-    /// Whether a row has a figure here that the column cannot hold.
+    /// Returns whether a row has a figure here that the column cannot hold.
     pub fn loses(&self, row: &Value) -> bool {
         row.pointer(&self.pointer).is_some_and(|value| match self.holds {
             Holds::Integers => value.as_i64().is_none(),
@@ -178,7 +164,6 @@ impl Column {
         } && !value.is_null())
     }
 
-    /// Where a row's JSON has the figure.
     pub fn pointer(&self) -> &str {
         &self.pointer
     }

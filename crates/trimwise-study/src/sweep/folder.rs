@@ -1,6 +1,6 @@
 //! The folder of a sweep.
 //!
-//! `_sweep.json` says which sweep it is. `_cells` has a file for each finished cell ([`kept`]). `part-*.parquet` are made
+//! `_sweep.json` describes the sweep. `_cells` has a file for each finished cell ([`kept`]). `part-*.parquet` are made
 //! from the cells. Readers of Parquet data sets skip names that begin with `_` or `.`.
 
 use std::fs;
@@ -16,42 +16,33 @@ use trimwise_linux::kept::{self, CELL_BYTES_MAX, hash, write_whole};
 use super::grid::{Description, Grid, Named};
 use crate::place::check_directory;
 
-/// The file that says which sweep it is.
 const DESCRIPTION: &str = "_sweep.json";
-/// The finished cells.
 const CELLS: &str = "_cells";
 
-/// What became of a cell.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// Its figures.
     Result(Box<Cell>),
-    /// Why there are none.
     Error(String),
 }
 
-/// What the folder has of a cell.
 pub enum Found {
-    /// Nothing.
     Missing,
-    /// A file that is not this cell's, or not whole.
+    /// The file is damaged, or belongs to another cell.
     Broken,
-    /// What became of it.
     Done(Outcome),
 }
 
-/// A folder that belongs to a sweep.
 pub struct Folder {
     path: PathBuf,
-    /// Identifies the sweep.
     pub sweep: String,
     cells_per_part: u64,
 }
 
 impl Folder {
-    /// Makes the folder, or opens one of the same sweep. With `replaces`, the results of another are removed from it, and
-    /// in any case those of a former content of somebody's own policy: nobody has that file any more.
+    /// Creates the folder, or opens one of this sweep. With `replaces`, the results of another sweep are removed.
+    /// Results of an earlier content of the caller's own policy are always removed, since nobody has that file any
+    /// more.
     pub fn open(path: &Path, grid: &Grid, replaces: bool) -> Result<Self, Failure> {
         let text = grid.description.text()?;
         let groups_per_part = (CELLS_PER_PART / grid.cells_per_group()).max(1);
@@ -72,7 +63,7 @@ impl Folder {
         checked.map(|()| folder)
     }
 
-    /// Whether its sweep is the same but for what is in the file of somebody's own policy.
+    /// Returns whether the folder's sweep differs only in the content of the caller's own policy.
     fn is_of_former_own(&self, description: &Description) -> bool {
         let there = read_own(&self.path.join(DESCRIPTION), DESCRIPTION_BYTES_MAX).ok().flatten();
         let there = there.and_then(|text| serde_json::from_str::<Description>(&text).ok());
@@ -84,11 +75,11 @@ impl Folder {
         })
     }
 
-    /// Whether it has the results of a sweep, of whatever version.
+    /// Returns whether the folder has the results of a sweep, of whatever version.
     pub fn is_of_sweep(path: &Path) -> bool {
         let there =
             read_own(&path.join(DESCRIPTION), DESCRIPTION_BYTES_MAX).ok().flatten().unwrap_or_default();
-        // Whatever the version, it says how many cells there are.
+        // Every version records the number of cells.
         serde_json::from_str::<serde_json::Value>(&there).is_ok_and(|of| of["cells"].is_u64())
     }
 
@@ -107,7 +98,7 @@ impl Folder {
                 fs::remove_file(entry.path()).map_err(failed)?;
             }
         }
-        // Last, so that what is interrupted here is still known for what it is.
+        // Removed last, so that an interrupted removal can still be recognised.
         fs::remove_file(self.path.join(DESCRIPTION)).map_err(failed)?;
         Ok(true)
     }
@@ -123,7 +114,7 @@ impl Folder {
             for entry in fs::read_dir(&self.path).map_err(failed)? {
                 let name = entry.map_err(failed)?.file_name();
                 let name = name.to_string_lossy();
-                // What is there may be of another shard that has begun since.
+                // The files may come from another shard that has begun since.
                 if !(name.starts_with('.') || name == DESCRIPTION || is_begun()?) {
                     return Err(refuse(format!(
                         "holds {name} and is not the folder of a sweep; expected a new or empty folder, or one of this \
@@ -158,7 +149,8 @@ impl Folder {
         )))
     }
 
-    /// Refuses a file that would be read as a part of the data set but is none, and what is no file in place of one.
+    /// Rejects foreign files that would be read as parts of the data set, and anything but a regular file in place of a
+    /// part.
     fn expect_own_parts(&self, cells: u64) -> Result<(), Failure> {
         let failed = |error: io::Error| self.refuse(&error.to_string());
         for entry in fs::read_dir(&self.path).map_err(failed)? {
@@ -185,12 +177,10 @@ impl Folder {
         Mistake::of("out", self.path.display()).because(why).fail()
     }
 
-    /// How many parts the data set has.
     pub fn parts(&self, cells: u64) -> u64 {
         cells.div_ceil(self.cells_per_part)
     }
 
-    /// The cells of a part.
     pub fn cells_of(&self, part: u64, cells: u64) -> std::ops::Range<u64> {
         let begin = part * self.cells_per_part;
         begin..(begin + self.cells_per_part).min(cells)
@@ -208,7 +198,6 @@ impl Folder {
         format!("sweep {}, cell {cell}", self.sweep)
     }
 
-    /// Looks for a cell.
     pub fn look(&self, cell: u64) -> Result<Found, Failure> {
         let path = self.cell_path(cell);
         let failed = |error: io::Error| Failure::run(format!("{}: {error}", path.display()));
@@ -222,7 +211,7 @@ impl Folder {
             Ok(there) if there.is_dir() => {
                 return Err(misplaced(&path, "a directory", "the file of a finished cell"));
             }
-            // A link may lead to a file without an end.
+            // A link may lead to an endless file.
             Ok(there) if !there.is_file() || there.len() > CELL_BYTES_MAX => return Ok(Found::Broken),
             Ok(_) => {}
         }
@@ -232,7 +221,7 @@ impl Folder {
         Ok(outcome.map_or(Found::Broken, Found::Done))
     }
 
-    /// Enters a finished cell.
+    /// Stores a finished cell.
     pub fn enter(&self, cell: u64, outcome: &Outcome) -> Result<(), Failure> {
         let path = self.cell_path(cell);
         let failed = |error: io::Error| Failure::run(format!("{}: {error}", path.display()));
@@ -240,13 +229,13 @@ impl Folder {
         let text = kept::text(&self.name(cell), &body);
         fs::create_dir_all(self.cells_folder(cell / self.cells_per_part)).map_err(failed)?;
         match write_whole(&path, text.as_bytes(), true) {
-            // Two that run the same cell have the same result.
+            // Two runs of a cell have equal results.
             Err(_) if matches!(self.look(cell), Ok(Found::Done(_))) => Ok(()),
             written => written.map_err(failed),
         }
     }
 
-    /// How many cells there are, whole or not.
+    /// Number of cell files, damaged ones included.
     pub fn count(&self, cells: u64) -> u64 {
         let of = |part| {
             let entries = fs::read_dir(self.cells_folder(part)).into_iter().flatten().flatten();
@@ -255,7 +244,8 @@ impl Folder {
         (0..self.parts(cells)).map(of).sum()
     }
 
-    /// Removes what killed runs left half written. Only once every cell is there: then nobody writes any.
+    /// Removes files that killed runs left incomplete. Call it only when every cell is there, since then nobody writes
+    /// any.
     pub fn clean(&self, cells: u64) {
         for part in 0..self.parts(cells) {
             for entry in fs::read_dir(self.cells_folder(part)).into_iter().flatten().flatten() {
@@ -268,7 +258,7 @@ impl Folder {
         }
     }
 
-    /// Refuses a part that is there, but none of whose cells is.
+    /// Rejects a part that exists although none of its cells does.
     pub fn stray_part(&self, part: u64) -> Option<Failure> {
         let path = self.path.join(part_name(part));
         path.exists().then(|| {
@@ -279,7 +269,7 @@ impl Folder {
         })
     }
 
-    /// Writes a part of the data set, unless it is there already; returns its name.
+    /// Writes a part of the data set, unless it exists already; returns its name.
     pub fn write_part(&self, part: u64, bytes: &[u8]) -> Result<String, Failure> {
         let name = part_name(part);
         let path = self.path.join(&name);
@@ -296,22 +286,21 @@ fn part_name(part: u64) -> String {
     format!("part-{part:05}.parquet")
 }
 
-/// Refuses what has the name of something else.
+/// The error for a path that has the name of something else.
 fn misplaced(path: &Path, found: &str, expected: &str) -> Failure {
     Failure::usage(format!("{}: is {found}; expected {expected}: move it away or remove it", path.display()))
 }
 
-/// The longest description: ten million seeds, a line each, are a fifth of it.
+/// Limit for the description. Ten million seeds, a line each, take a fifth of it.
 const DESCRIPTION_BYTES_MAX: u64 = 1 << 30;
 
-/// About how many cells a part has: few enough to be held in memory, enough for a file of some size.
+/// Approximate number of cells in a part: few enough to be held in memory, enough for a file of some size.
 const CELLS_PER_PART: u64 = 1000;
 
-/// The first difference, in words.
 fn difference(there: &Description, here: &Description) -> String {
     let values = |description| serde_json::to_value(description).unwrap_or_default();
     let (there, here) = (values(there), values(here));
-    // What only one of the two has is a difference too.
+    // A key that only one of the two has is a difference too.
     let keys = [&here, &there].into_iter().flat_map(|all| all.as_object()).flat_map(|keys| keys.keys());
     let key = keys.filter(|key| *key != "cells").find(|key| there[*key] != here[*key]);
     let Some(key) = key else { return "they differ".to_owned() };

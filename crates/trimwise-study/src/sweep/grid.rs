@@ -1,4 +1,4 @@
-//! The grid: which cells a sweep has.
+//! The grid: the cells of a sweep.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -27,7 +27,6 @@ use crate::{defaults, input, jobs};
 /// More cells than this are a mistake: a year on a hundred cores.
 const CELLS_MAX: u64 = 10_000_000;
 
-/// The file, as it is written.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Document {
@@ -43,17 +42,15 @@ struct Document {
     day: Option<Spanned<String>>,
 }
 
-/// A list, and where it and its entries are.
+/// A list with the positions of itself and its entries.
 type List<T> = Spanned<Entries<T>>;
 
-/// The entries of a list.
 struct Entries<T>(Vec<Spanned<T>>);
 
-/// A whole number.
 #[derive(Clone, Copy)]
 struct Whole(i64);
 
-/// Reads what messages call by this name, not by Rust's.
+/// Deserializes a value under the name that messages use for its type, instead of Rust's.
 struct Expecting<T>(&'static str, PhantomData<T>);
 
 impl<'de, T: Deserialize<'de>> Visitor<'de> for Expecting<Entries<T>> {
@@ -99,7 +96,6 @@ impl fmt::Display for Whole {
     }
 }
 
-/// An entry of `seeds`.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "expected a whole number from 0, or a range such as \"1-100\"")]
 enum Seeds {
@@ -109,38 +105,34 @@ enum Seeds {
 
 /// A grid whose every value has been checked.
 pub struct Grid {
-    /// Its file, for messages.
+    /// The grid's file, for messages.
     pub file: String,
-    /// What decides the results, as `_sweep.json` keeps it.
+    /// Settings that decide the results, as kept in `_sweep.json`.
     pub description: Description,
     plans: Plans,
-    /// Somebody's own policy, which then is the only one.
+    /// The caller's own policy, which then is the only one.
     own: Option<Policy>,
 }
 
-/// Somebody's own policy.
 pub struct Own {
-    /// The policy.
     pub policy: Policy,
-    /// Hash of the file that it is in.
+    /// Hash of the policy's file.
     pub sha256: String,
 }
 
-/// Where the cells run: a plan for each workload and utilization, utilizations innermost.
+/// A plan for each workload and utilization, utilizations innermost.
 enum Plans {
     Model(Vec<on_model::Plan>),
     Kernel(Box<dyn KernelPlans>),
 }
 
-/// What decides the results of a sweep.
+/// Settings that decide the results of a sweep.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Description {
-    /// The version of trimwise.
     pub trimwise: String,
-    /// The code of the model, and of what runs in guests: builds of one version may differ in it.
+    /// The code of the model, and of the programs in guests. Builds of one version may differ in it.
     #[serde(default)]
     pub made_by: String,
-    /// The number of cells.
     pub cells: u64,
     pub devices: Vec<Named>,
     pub policies: Vec<PolicyId>,
@@ -152,27 +144,24 @@ pub struct Description {
     pub memory_mib: u64,
     pub days: Option<u32>,
     pub day: Option<String>,
-    /// The file of somebody's own policy.
+    /// The file of the caller's own policy.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub own: Vec<Named>,
-    /// The file system, if it is another one than the model's.
+    /// The file system, unless it is the model's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file_system: Option<String>,
-    /// The kernel that runs it, and the programs that its guests run: none in the model.
+    /// The kernel that runs the file system, and the programs that its guests run. Empty in the model.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kernel: Vec<Named>,
 }
 
-/// A device, a workload or a file of somebody's, and a hash of all that it stands for: a file may have changed under its name.
+/// A device, a workload or a caller's file, with a hash of its content: a file may have changed under its name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Named {
-    /// Its name.
     pub name: String,
-    /// The hash.
     pub sha256: String,
 }
 
-/// The coordinates of a cell.
 pub struct Place<'a> {
     pub device: (&'a str, &'a Profile),
     pub policy: &'a PolicyId,
@@ -183,7 +172,7 @@ pub struct Place<'a> {
     pub on: On<'a>,
 }
 
-/// Where a cell runs, and the policy as it is called there.
+/// Where a cell runs, and the name of the policy there.
 pub enum On<'a> {
     Model(&'a on_model::Plan, Trimmer),
     Own(&'a on_model::Plan, &'a Policy),
@@ -191,7 +180,7 @@ pub enum On<'a> {
 }
 
 impl On<'_> {
-    /// As results name it.
+    /// The target in results.
     pub fn target(&self) -> Target {
         match self {
             Self::Model(..) | Self::Own(..) => Target::Model,
@@ -200,20 +189,19 @@ impl On<'_> {
     }
 }
 
-/// Where messages point to.
+/// The grid's text, to which messages point.
 struct Source<'a> {
     file: &'a str,
     text: &'a str,
 }
 
 impl Source<'_> {
-    /// Says where a mistake is.
     fn refuse(&self, at: &Range<usize>, mistake: Mistake) -> Failure {
         let line = 1 + self.text.bytes().take(at.start).filter(|&byte| byte == b'\n').count();
         mistake.at(self.file, Some(line)).fail()
     }
 
-    /// Says where the entry of a list is that is wrong.
+    /// Adds the position of a wrong list entry.
     fn refuse_entry(&self, key: &'static str, at: &Range<usize>, failure: Failure) -> Failure {
         let Failure::Usage(Mistakes(mistakes)) = failure else { return failure };
         let placed = mistakes.into_iter().map(|mistake| {
@@ -242,7 +230,6 @@ impl Source<'_> {
             .refuse(&given.span(), Mistake::of(key, number).that_is("is not accepted").expected(expected)))
     }
 
-    /// Refuses an empty list.
     fn expect_some<T>(&self, key: &'static str, list: &List<T>, example: &str) -> Result<(), Failure> {
         if !list.get_ref().0.is_empty() {
             return Ok(());
@@ -251,8 +238,8 @@ impl Source<'_> {
         Err(self.refuse(&list.span(), Mistake::on(key).because("is empty").expected(expected)))
     }
 
-    /// Resolves the entries of a list, and refuses one that is empty or has an entry twice. Returns what the entries
-    /// are called, each with what else `resolve` returns.
+    /// Resolves the entries of a list. Rejects one that is empty or has an entry twice. Returns the name of each entry,
+    /// with the further result of `resolve`.
     fn distinct<T: ToString, R>(
         &self,
         (key, example): (&'static str, &str),
@@ -286,18 +273,18 @@ impl Source<'_> {
 }
 
 impl Grid {
-    /// Reads a grid and checks all that it names.
+    /// Reads a grid and checks everything that it names.
     pub fn read(asked: &SweepRequest, kernels: Option<&dyn Kernels>) -> Result<Self, Failure> {
         let file = asked.grid.display().to_string();
         let text = input::read(&file, argument("grid"), "a grid (TOML)", &[])?;
         Self::parse(&text, &file, asked, kernels)
     }
 
-    /// Parses the text of the file of this name. Without `kernels`, every cell runs in the model.
+    /// Parses a grid's text. `file` is for messages. Without `kernels`, every cell runs in the model.
     ///
     /// # Errors
     ///
-    /// Everything that is wrong with it.
+    /// Lists every mistake.
     pub fn parse(
         text: &str,
         file: &str,
@@ -309,7 +296,7 @@ impl Grid {
             let Some(at) = error.span() else {
                 return Mistake::that(error.message()).at(file, None).fail();
             };
-            // The whole line says which key and value it is.
+            // The quoted line shows which key and value it is.
             let rest = &text[at.start.min(text.len())..];
             let begin = text[..text.len() - rest.len()].rfind('\n').map_or(0, |newline| newline + 1);
             let line = text[begin..].lines().next().unwrap_or_default().trim();
@@ -343,7 +330,7 @@ impl Grid {
                 wrong.keep(files)?.into_iter().flatten().map(|file| Spanned::new(given.span(), file)),
             );
         }
-        // Folders that are refused leave no jobs; the refusal says more than that there are none.
+        // Rejected folders leave no jobs. Their own error says more than that there are none.
         let are_refused = jobs.is_empty() && !workloads.get_ref().0.is_empty();
         let jobs = Spanned::new(workloads.span(), Entries(jobs));
         let workloads = match are_refused {
@@ -417,7 +404,7 @@ impl Grid {
             jobs: asked.jobs,
             ..CompareRequest::default()
         };
-        // A plan says which value it refuses; here also where that is in the grid.
+        // A plan names the value that it rejects; here the position in the grid is added.
         let of = |spanned: Option<Range<usize>>| spanned.unwrap_or_default();
         let places = [
             ("policies", policies.span()),
@@ -545,7 +532,6 @@ impl Grid {
         })
     }
 
-    /// The same grid under somebody's own policy instead of its policies.
     pub fn of_own(self, Own { policy, sha256 }: Own) -> Self {
         let description = Description {
             cells: self.description.cells / self.cells_per_group(),
@@ -556,7 +542,6 @@ impl Grid {
         Self { description, own: Some(policy), ..self }
     }
 
-    /// Whether it is of somebody's own policy.
     pub fn is_own(&self) -> bool {
         self.own.is_some()
     }
@@ -568,17 +553,17 @@ impl Grid {
             .map(move |workload| self.plans.workload(workload * per_workload))
     }
 
-    /// Cells that differ in nothing but the policy are one group: their numbers follow each other.
+    /// Cells that differ only in the policy are a group. Their numbers are consecutive.
     pub fn cells_per_group(&self) -> u64 {
         self.description.policies.len() as u64
     }
 
-    /// Cells that differ in nothing but policy, repetition and seed: their numbers follow each other too.
+    /// Cells that differ only in policy, repetition and seed are a case. Their numbers are consecutive.
     pub fn cells_per_case(&self) -> u64 {
         self.cells_per_group() * u64::from(self.description.reps) * self.description.seeds.len() as u64
     }
 
-    /// The cell of this number: policies are innermost, then repetitions, seeds, utilizations, workloads, devices.
+    /// The cell with a number. Policies are innermost, then repetitions, seeds, utilizations, workloads, devices.
     pub fn place(&self, cell: u64) -> Place<'_> {
         let d = &self.description;
         let mut rest = cell as usize;
@@ -614,7 +599,7 @@ impl Grid {
         }
     }
 
-    /// Cells at a time if nobody says otherwise: as many as fit into memory.
+    /// Default number of parallel cells: as many as fit into memory.
     pub fn default_jobs(&self) -> usize {
         match &self.plans {
             Plans::Model(_) => {
@@ -642,7 +627,7 @@ impl Plans {
         }
     }
 
-    /// The kernel, and what its guests run of this computer.
+    /// The kernel, and the programs of this computer that its guests run.
     fn kernel(&self) -> Result<Vec<Named>, Failure> {
         match self {
             Self::Model(_) => Ok(Vec::new()),
@@ -650,7 +635,7 @@ impl Plans {
         }
     }
 
-    /// The parts of the code that decide what runs come to, with their hashes. Devices and workloads have hashes of their
+    /// The parts of the code that decide the results, with their hashes. Devices and workloads have hashes of their
     /// own.
     fn made_by(&self) -> String {
         match self {
@@ -672,14 +657,14 @@ impl Description {
         ]
     }
 
-    /// How the number of cells comes about.
+    /// The number of cells as a product.
     pub fn product(&self) -> String {
         let factors: Vec<String> =
             self.sizes().iter().map(|(what, size)| format!("{size} {}", singular(what, *size))).collect();
         factors.join(" x ")
     }
 
-    /// The file's text.
+    /// The text of `_sweep.json`.
     pub fn text(&self) -> Result<String, Failure> {
         Ok(serde_json::to_string_pretty(self).map_err(Failure::run)? + "\n")
     }
@@ -693,7 +678,6 @@ fn singular(what: &str, size: u64) -> &str {
     }
 }
 
-/// The seeds of all entries, in their order.
 fn seeds(source: &Source, given: Option<&List<Seeds>>) -> Result<Vec<u64>, Failure> {
     let Some(given) = given else { return Ok(vec![defaults::SEED]) };
     source.expect_some("seed", given, "1 or \"1-100\"")?;

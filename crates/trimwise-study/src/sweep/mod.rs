@@ -1,7 +1,7 @@
-//! `sweep`: every cell of a grid, once, whatever happens in between.
+//! `sweep`: runs every cell of a grid once, however often it is interrupted.
 //!
-//! Each finished cell is a file of its own, so any number of processes on any number of computers can share the work,
-//! and a killed one loses only the cells that it was in. The data set is made from those files in the order of the
+//! Each finished cell is a file of its own. So any number of processes on any number of computers can share the work,
+//! and a killed one loses only the cells that it was running. The data set is made from those files in the order of the
 //! cells. So its bytes depend on nothing but the grid.
 
 pub mod columns;
@@ -48,43 +48,39 @@ pub use grid::{Grid, Named, Own};
 use grid::{On, Place};
 use on_kernel::Kernels;
 
-/// Which cells to run, and where their results go.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SweepRequest {
-    /// The grid's file (TOML).
+    /// In TOML.
     pub grid: PathBuf,
-    /// The folder of the results, new or of the same grid.
+    /// The folder of the results, new or of an equal grid.
     pub out: PathBuf,
-    /// Whether the cells are only counted.
     pub is_dry: bool,
-    /// The share of the cells to run; `None`: all of them.
+    /// `None`: all cells.
     #[serde(with = "as_text::option")]
     pub shard: Option<Shard>,
-    /// Whether the summary says what the finished cells of the grid say.
+    /// Whether the summary has the verdicts of the finished cells.
     pub wants_cases: bool,
-    /// The file system: the model's ext4, which is the default, or another one on the closest kernel that is built.
+    /// The model's ext4, which is the default, or another one on the closest kernel that is built.
     pub fs: Option<FileSystem>,
-    /// When a guest is ended.
     pub limits: GuestLimits,
-    /// Runs at a time; the result is the same for any number.
+    /// Runs in parallel. The number does not change the result.
     pub jobs: Option<u16>,
 }
 
-/// A share of the cells: those of the groups `number - 1`, `number - 1 + of`, and so on.
+/// A share of the cells: the groups `number - 1`, `number - 1 + of`, and so on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
     /// From 1.
     pub number: u32,
-    /// How many there are.
+    /// Number of shards.
     pub of: u32,
 }
 
 impl Shard {
-    /// Everything.
     pub const WHOLE: Self = Self { number: 1, of: 1 };
 
-    /// Whether this share has that group of cells.
+    /// Returns whether the share has this group of cells.
     pub fn has(self, group: u64) -> bool {
         group % u64::from(self.of) == u64::from(self.number - 1)
     }
@@ -108,54 +104,45 @@ impl FromStr for Shard {
     }
 }
 
-/// What a sweep did, as `--json` writes it; the order of the keys is part of the format.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Summary {
-    /// The version of trimwise.
     pub trimwise: Cow<'static, str>,
-    /// The grid's file.
     pub grid: String,
-    /// The folder.
     pub out: String,
-    /// How the number of cells comes about.
+    /// The number of cells as a product.
     pub product: String,
-    /// Cells of the grid.
     pub cells: u64,
-    /// Which share was asked for.
     pub shard: Option<String>,
-    /// Cells of that share.
     pub shard_cells: u64,
-    /// Those of them that were finished before.
+    /// Cells of the share that were finished before.
     pub found_cells: u64,
-    /// Those of them whose files were not whole or not theirs, and which were run again.
+    /// Cells of the share that were run again, because their files were damaged or belonged to other cells.
     pub broken_cells: u64,
-    /// Those of them that were run now.
+    /// Cells of the share that were run now.
     pub run_cells: u64,
-    /// Those of them that failed, now or before.
+    /// Cells of the share that failed, now or before.
     pub failed_cells: u64,
-    /// Cells of the grid that the folder does not have.
+    /// Cells of the grid that the folder lacks.
     pub missing_cells: u64,
-    /// The files of the data set.
     pub parts: Vec<String>,
-    /// The failed cells of the share.
     pub failures: Vec<FailedCell>,
-    /// What the finished cells of the grid say about each device, workload and utilization.
+    /// Results of the finished cells for each device, workload and utilization.
     #[serde(default)]
     pub cases: Vec<Case>,
     /// Why cells of the share are missing.
     #[serde(skip)]
     pub ended_by: Option<Failure>,
-    /// Whether that is what somebody's own policy did, and not the host.
+    /// Whether the caller's own policy ended the sweep, and not the host.
     #[serde(skip)]
     pub is_out: bool,
 }
 
-/// Why a run under somebody's own policy has no result. It also unwinds through the model.
+/// Why a run under the caller's own policy has no result. It also unwinds through the model.
 #[derive(Debug)]
 pub enum Ended {
-    /// What the policy did.
+    /// The policy is at fault; the text says how.
     Out(String),
-    /// Anything else: the host failed, the model has a defect, or the user asked to stop.
+    /// Any other reason: the host failed, the model has a defect, or the user asked to stop.
     By(Failure),
 }
 
@@ -165,18 +152,15 @@ impl From<Failure> for Ended {
     }
 }
 
-/// A workload on a device at a utilization, under each policy.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Case {
-    /// The device.
     pub device: String,
-    /// The workload, as the grid names it.
     pub workload: String,
-    /// How full the file system is before the run.
+    /// Fullness of the file system before the run.
     pub utilization_percent: u8,
-    /// What policies are judged by.
+    /// The objective of policies.
     pub measure: Measure,
-    /// The policy to use; null if the runs cannot tell.
+    /// The policy to use; `None` if the runs cannot tell.
     pub policy: Option<PolicyId>,
     /// The verdict in words; empty in results of older versions.
     #[serde(default)]
@@ -188,48 +172,43 @@ pub struct Case {
     pub rows: Vec<SummaryRow>,
 }
 
-/// A cell without figures.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FailedCell {
-    /// Its number in the grid.
     pub cell: u64,
-    /// The device.
     pub device: String,
-    /// The policy.
     pub policy: PolicyId,
-    /// The workload, as the grid names it.
     pub workload: String,
-    /// How full the file system is before the run.
+    /// Fullness of the file system before the run.
     pub utilization_percent: u8,
-    /// The seed.
     pub seed: u64,
-    /// The repetition, from 0.
+    /// From 0.
     pub rep: u32,
-    /// Why it has no figures.
     pub error: String,
 }
 
-/// Runs a sweep; one of another file system than ext4 runs in the laboratory.
+/// Runs a sweep. File systems other than ext4 run in the laboratory.
 ///
 /// # Errors
 ///
-/// What is wrong with the request, or why its folder cannot be used. [`Summary::failure`] says whether cells failed.
+/// If the request is wrong, or its folder cannot be used. [`Summary::failure`] reports failed cells.
 pub fn run(
     request: &SweepRequest,
     caller: &dyn Caller,
     laboratory: &dyn Laboratory,
 ) -> Result<Summary, Failure> {
+    // The laboratory is always built with Parquet.
+    let writes = cfg!(feature = "parquet") || request.is_dry || laboratory.missing().is_some();
     match request.fs {
-        None | Some(FileSystem::Ext4) => run_on(request, caller, None),
-        Some(_) => laboratory.sweep(request, caller),
+        None | Some(FileSystem::Ext4) if writes => run_on(request, caller, None),
+        _ => laboratory.sweep(request, caller),
     }
 }
 
-/// Runs a sweep in the model, or where `kernels` says.
+/// Runs a sweep in the model, or on the kernel that `kernels` chooses.
 ///
 /// # Errors
 ///
-/// As [`run`].
+/// See [`run`].
 pub fn run_on(
     request: &SweepRequest,
     caller: &dyn Caller,
@@ -245,7 +224,7 @@ pub fn run_on(
     if request.is_dry {
         return Ok(Summary::of(&grid, request));
     }
-    // What no run could write is told before the first.
+    // A data set that cannot be written is reported before the first run.
     file_of(&[])?;
     let folder = Folder::open(&request.out, &grid, false)?;
     grid.workloads().for_each(|workload| workload.tell_notes(caller));
@@ -257,12 +236,8 @@ pub fn run_on(
     Ok(summary)
 }
 
-/// Runs the cells of the share that are missing, and writes the data set. A cell that fails is recorded as such; under
-/// somebody's own policy it ends the sweep instead, without a data set.
-///
-/// # Errors
-///
-/// If the folder cannot be used.
+/// Runs the missing cells of the share, and writes the data set. A cell that fails is recorded as such. Under the
+/// caller's own policy it ends the sweep instead, without a data set.
 pub fn sweep(
     grid: &Grid,
     folder: &Folder,
@@ -336,14 +311,14 @@ pub fn sweep(
         Ended::Out(why) => Failure::Run(why),
         Ended::By(failure) => failure,
     });
-    // Which cells had begun before one failed depends on their number at a time.
+    // Which cells had begun before one failed depends on the number of parallel cells.
     if summary.ended_by.is_none() || !grid.is_own() {
         write_parts(grid, folder, &mut summary)?;
     }
     Ok(summary)
 }
 
-/// Tells how long cells on a kernel may take.
+/// Announces how long cells on a kernel may take.
 fn clock(grid: &Grid, left: &[u64], jobs: usize, caller: &dyn Caller) -> Option<Clock> {
     let expected = |cell: &u64| match grid.place(*cell).on {
         On::Kernel(plans, of) => plans.expected(of),
@@ -354,16 +329,15 @@ fn clock(grid: &Grid, left: &[u64], jobs: usize, caller: &dyn Caller) -> Option<
     Some(Clock::of(caller, &plans.title(), (jobs, left.len()), mean))
 }
 
-/// The result of running a cell.
 #[derive(Debug)]
 pub enum Ran {
-    /// Its outcome, which would be the same each time.
+    /// An outcome that is equal in every run.
     Done(Outcome),
-    /// Why its guest did not end by itself, which may be otherwise next time.
+    /// Why the guest did not end by itself. Another run may succeed.
     BrokenOff(String),
 }
 
-/// Runs a cell; whatever goes wrong inside is its outcome.
+/// Runs a cell. Any failure inside is its outcome.
 fn run_cell(
     place: &Place,
     (progress, index): (&Arc<dyn Progress>, usize),
@@ -393,7 +367,7 @@ fn run_cell(
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(Ok(cell)) => Ok(Ran::Done(result(cell))),
         Ok(Err(Failure::Interrupted)) => Err(Failure::Interrupted.into()),
-        // What the model itself refuses repeats: the policy has led it there.
+        // A failure of the model itself repeats: the policy has led it there.
         Ok(Err(failure)) if is_own => Err(out(&failure)),
         Ok(Err(failure)) => Ok(Ran::Done(Outcome::Error(failure.to_string()))),
         Err(panic) => match panic.downcast::<Ended>() {
@@ -407,7 +381,8 @@ fn run_cell(
     }
 }
 
-/// Whether the first cell of a finished sweep has the same result a second time. That is kept as the cell after the last.
+/// Returns whether the first cell of a finished sweep has an equal result when run again. The second result is stored
+/// after the last cell.
 ///
 /// # Errors
 ///
@@ -428,11 +403,6 @@ pub fn repeats(grid: &Grid, folder: &Folder, stop: &Arc<AtomicBool>) -> Result<b
     Ok(text(0)? == text(second)?)
 }
 
-/// Returns what came of each cell of a finished sweep: its figures, or why there are none.
-///
-/// # Errors
-///
-/// If the folder cannot be read.
 pub fn results(grid: &Grid, folder: &Folder) -> Result<Vec<Result<Cell, String>>, Failure> {
     let of = |cell| match folder.look(cell)? {
         Found::Done(Outcome::Result(cell)) => Ok(Ok(*cell)),
@@ -442,7 +412,7 @@ pub fn results(grid: &Grid, folder: &Folder) -> Result<Vec<Result<Cell, String>>
     (0..grid.description.cells).map(of).collect()
 }
 
-/// Returns a result as the folder keeps it.
+/// A result as the folder keeps it.
 pub fn result(mut cell: Cell) -> Outcome {
     // Series have no place in a table.
     cell.latency_quantiles_ns.clear();
@@ -453,7 +423,7 @@ pub fn result(mut cell: Cell) -> Outcome {
     Outcome::Result(Box::new(cell))
 }
 
-/// Writes the data set from the cells that are there. Another process may add cells meanwhile: then once more.
+/// Writes the data set from the existing cells. If another process adds cells meanwhile, it is written again.
 fn write_parts(grid: &Grid, folder: &Folder, summary: &mut Summary) -> Result<(), Failure> {
     let cells = grid.description.cells;
     let scan = || {
@@ -480,22 +450,22 @@ fn write_parts(grid: &Grid, folder: &Folder, summary: &mut Summary) -> Result<()
     Ok(())
 }
 
-/// Returns rows as a file of the data set.
 #[cfg(feature = "parquet")]
 fn file_of(rows: &[Value]) -> Result<Vec<u8>, Failure> {
     parquet_file::written(rows).map_err(Failure::run)
 }
 
-/// Refuses to write a data set.
+/// Without Parquet, no data set can be written.
 #[cfg(not(feature = "parquet"))]
 fn file_of(_: &[Value]) -> Result<Vec<u8>, Failure> {
     Err(Failure::usage(
-        "sweep: the data set is Parquet, which this trimwise was built without; expected `cargo install --path \
-         crates/trimwise-cli --features parquet`, or a package, which has it. `--dry-run` counts the cells without it",
+        "sweep: the data set is Parquet, which this trimwise was built without; expected the program trimwise-lab next to \
+         it, which has it (`cargo install --path crates/trimwise-lab`, or a package), or `cargo install --path \
+         crates/trimwise-cli --features parquet`. `--dry-run` counts the cells without it",
     ))
 }
 
-/// Scans until the count is the same after a scan as before it; returns what that scan found.
+/// Scans until the count before and after a scan is equal; returns the result of that scan.
 fn until_unchanged<T>(
     count: impl Fn() -> u64,
     mut scan: impl FnMut() -> Result<T, Failure>,
@@ -509,7 +479,7 @@ fn until_unchanged<T>(
     }
 }
 
-/// The rows of those of these cells that are there. They are whole groups, so savings can be entered.
+/// The rows of the existing cells in a range of whole groups, so that savings can be entered.
 fn rows_of(grid: &Grid, folder: &Folder, cells: std::ops::Range<u64>) -> Result<Vec<Value>, Failure> {
     let mut rows = Vec::new();
     for begin in cells.clone().step_by(grid.cells_per_group() as usize) {
@@ -533,7 +503,7 @@ fn rows_of(grid: &Grid, folder: &Folder, cells: std::ops::Range<u64>) -> Result<
     Ok(rows)
 }
 
-/// Summarises the finished cells of each device, workload and utilization: their numbers follow each other.
+/// Summarises the finished cells of each case; see [`Grid::cells_per_case`].
 fn cases(grid: &Grid, folder: &Folder) -> Result<Vec<Case>, Failure> {
     let per_case = grid.cells_per_case();
     let mut cases = Vec::new();
@@ -562,7 +532,6 @@ fn cases(grid: &Grid, folder: &Folder) -> Result<Vec<Case>, Failure> {
     Ok(cases)
 }
 
-/// Returns the row of a cell, as [`columns`] find its figures.
 fn row(grid: &Grid, cell: u64, outcome: Result<Cell, String>) -> Result<Value, Failure> {
     let Place { device, policy, workload, utilization_percent, seed, rep, on } = grid.place(cell);
     let place = json!({
@@ -578,11 +547,7 @@ fn row(grid: &Grid, cell: u64, outcome: Result<Cell, String>) -> Result<Value, F
     columns::row(place, outcome)
 }
 
-/// Returns the runs of a comparison as rows of a data set with the columns of a sweep.
-///
-/// # Errors
-///
-/// A [`Failure`] if a run cannot be written as JSON.
+/// Returns the runs of a comparison as rows with the columns of a sweep.
 pub fn rows(comparison: &Comparison) -> Result<Vec<Row>, Failure> {
     let Comparison { cells, settings, seed, .. } = comparison;
     let row = |(number, cell): (usize, &Cell)| {
@@ -645,7 +610,7 @@ impl Summary {
         }
     }
 
-    /// Returns why the sweep is not whole: it was stopped, or cells failed.
+    /// Returns why the sweep is incomplete: it was stopped, or cells failed.
     pub fn failure(&self) -> Option<Failure> {
         let failed = self.failed_cells;
         let of_cells = || Failure::run(format!("{failed} of {} cells failed", self.shard_cells));

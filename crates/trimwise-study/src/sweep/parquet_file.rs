@@ -1,4 +1,4 @@
-//! How the rows of a sweep become a file of its data set.
+//! Writes the rows of a sweep as a file of its data set.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::columns::{Column, Holds, columns};
 
-/// Writes rows as a Parquet file with a single row group: the same rows give the same bytes.
+/// Writes rows as a Parquet file with a single row group. Equal rows give equal bytes.
 pub fn written(rows: &[Value]) -> Result<Vec<u8>, ParquetError> {
     let columns = columns();
     let fields = columns.iter().map(Column::field).collect::<Result<_, _>>()?;

@@ -10,7 +10,7 @@ use parquet::record::Field;
 use super::*;
 use crate::caller::Silent;
 
-/// The default drive with a sixteenth of its capacity, so that it is aged quickly; and a small PostMark.
+/// The default drive with a sixteenth of its capacity, so that it is aged quickly, and a small PostMark.
 fn grid(folder: &Path, rest: &str) -> Result<Grid, Failure> {
     let text = include_str!("../../../../profiles/sata-small.toml").replace("8_589_934_592", "536_870_912");
     let file = |name: &str, text: &str| {
@@ -80,7 +80,7 @@ fn every_figure_of_a_cell_has_a_column() {
     a_file_has_all_of(&rows);
 }
 
-/// Rows that were written are read back.
+/// Checks that rows are read back as they were written.
 #[cfg(feature = "parquet")]
 fn a_file_has_all_of(rows: &[Value]) {
     let bytes = parquet_file::written(rows).unwrap();

@@ -1,4 +1,4 @@
-//! A manual trim of a mounted file system, or what one would send.
+//! A manual trim of a mounted file system, or a dry run of one.
 
 pub mod now;
 pub mod report;
@@ -24,33 +24,28 @@ use crate::input::expect_mount;
 
 use report::{Device, FileSystem, TrimDone, TrimReport, TrimSettings};
 
-/// Default size of a slice: a stop takes effect soon, and there are few calls.
+/// Small enough that a stop takes effect soon, large enough that there are few calls.
 const SLICE: Bytes = Bytes::gib(1);
 
-/// Groups in a slice.
 pub const GROUPS: RangeInclusive<u64> = 1..=u64::MAX;
-/// Milliseconds between two slices.
 pub const PAUSE_MS: RangeInclusive<u64> = 0..=86_400_000;
 
-/// A file system to trim.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrimRequest {
-    /// Where it is mounted.
     pub mount: PathBuf,
-    /// Whether nothing is sent.
     #[serde(default)]
     pub dry_run: bool,
-    /// Shorter free extents are left out; `None`: none but for the device's granularity.
+    /// Free extents below this are left out; `None`: only the device's granularity limits them.
     pub min_extent: Option<Bytes>,
-    /// The address to start at; `None`: 0.
+    /// Address to start at; `None`: 0.
     pub offset: Option<Bytes>,
-    /// The length from there; `None`: to the end.
+    /// Length from the offset; `None`: to the end.
     pub length: Option<Bytes>,
-    /// Block groups in a slice; `None`: as many as `slice` says, or else as make 1 GiB.
+    /// Block groups in a slice; `None`: as many as `slice` gives, or make 1 GiB.
     pub groups: Option<u64>,
-    /// The size of a slice, which is rounded up to whole groups.
+    /// Rounded up to whole groups.
     pub slice: Option<Bytes>,
-    /// The pause between two slices, in milliseconds; `None`: none.
+    /// Pause between two slices; `None`: none.
     pub pause_ms: Option<u64>,
 }
 
@@ -109,7 +104,7 @@ pub fn run(request: &TrimRequest, caller: &dyn Caller) -> Result<TrimReport, Fai
         pause_ms: request.pause_ms.unwrap_or(0),
         command: command(request),
     };
-    // FITRIM succeeds, and devices count discards, also above a layer that passes none on.
+    // Even above a layer that passes no discards on, FITRIM succeeds and devices count discards.
     let diagnosis = conclusion::diagnosis(Path::new(DEFAULT_RUN), &target.mount.mount_point);
     let stops = diagnosis.as_ref().filter(|one| one.passes == Some(false)).and_then(|one| {
         let wrong = one.findings.iter().find(|finding| finding.wrong)?;
@@ -158,7 +153,7 @@ fn failed(error: TrimError) -> Failure {
     }
 }
 
-/// Returns the groups per slice; `None` if the file system is one slice.
+/// `None` if the file system is one slice.
 fn groups_per_slice(request: &TrimRequest, target: &Target) -> Result<Option<u64>, Failure> {
     let Some(layout) = &target.layout else {
         let given = [("groups", request.groups.is_some()), ("slice", request.slice.is_some())];

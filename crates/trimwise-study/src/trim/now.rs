@@ -1,4 +1,4 @@
-//! A trim by the daemon, which may be waited for.
+//! A trim by the daemon, with or without waiting for it.
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -16,49 +16,39 @@ use crate::caller::{Caller, OnInterrupt, Progress};
 use crate::daemon::{ask, failed, normal};
 use crate::input::expect_mount;
 
-/// Interval at which the daemon is asked for its progress.
+/// Interval between progress requests to the daemon.
 const ASKED_EVERY: Duration = Duration::from_millis(250);
 
-/// How the waiting ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// All that was free is trimmed.
+    /// All free space is trimmed.
     Done,
     /// A slice or a scan failed. The daemon may try again.
     Failed,
-    /// The trim was paused.
     Paused,
-    /// The daemon no longer manages it.
+    /// The daemon no longer manages the file system.
     Gone,
     /// The daemon started over there, and has forgotten the request.
     BegunAnew,
-    /// The user stopped waiting.
     Interrupted,
 }
 
-/// A trim by the daemon that was waited for; the order of the keys is part of the format.
 #[derive(Debug, Serialize)]
 pub struct Waited {
-    /// The version of trimwise.
     pub trimwise: &'static str,
-    /// Where the file system is mounted.
     pub mount_point: String,
-    /// How the waiting ended.
     pub outcome: Outcome,
-    /// The reason, unless it is done.
+    /// The reason, unless the trim is done.
     pub why: Option<String>,
-    /// How long it took.
     pub took_ns: SimDuration,
     /// Bytes trimmed by the daemon since the request.
     pub trimmed_bytes: u64,
-    /// Bytes sent since then where failed discards would not have shown.
+    /// Bytes sent since the request where failed discards would not have shown.
     pub unverified_bytes: u64,
-    /// True if a hypervisor provides a disk below: it may have accepted the bytes, and its host ignored them.
+    /// A hypervisor provides a disk below: it may have accepted the bytes, and its host ignored them.
     pub on_virtual_disk: bool,
-    /// Slices since then.
     pub slices: u64,
-    /// Those that failed.
     pub slices_failed: u64,
     /// Bytes still waiting at the end, as far as the daemon knew.
     pub waiting_bytes: u64,
@@ -80,10 +70,6 @@ impl Waited {
 
 /// Asks the daemon whose sockets are in the folder `run` to trim a file system. Returns its answer, and the mount point
 /// as the daemon names it.
-///
-/// # Errors
-///
-/// A [`Failure`] if that is no mount point, or the daemon cannot be reached or refuses.
 pub fn start(mount: &Path, run: &Path) -> Result<(Value, String), Failure> {
     let (request, mount_point) = request(mount)?;
     Ok((ask(run, &request)?, mount_point))
@@ -96,7 +82,7 @@ fn request(mount: &Path) -> Result<(Request, String), Failure> {
     Ok((Request::Trim { mount }, shown))
 }
 
-/// Does the same and waits until everything that was free is trimmed. A stop ends the waiting, not the trim.
+/// Starts a trim, and waits until everything that was free is trimmed. A stop ends the waiting, not the trim.
 ///
 /// # Errors
 ///
@@ -156,13 +142,13 @@ fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or(0)
 }
 
-/// Finds the status of one file system: `None` if it is not managed, null if it has not been looked at yet.
+/// Finds the status of one file system: `None` if it is not managed, null if the daemon has not looked at it yet.
 fn status_of<'a>(data: &'a Value, mount: &str) -> Option<&'a Value> {
     let all = data["file_systems"].as_array()?;
     all.iter().find(|one| one["mount_point"] == mount).map(|one| &one["status"])
 }
 
-/// Returns how it ended, and the reason if it is not done; `None` while it goes on.
+/// Returns the outcome, and the reason if the trim is not done; `None` while it goes on.
 fn how_it_ended(status: Option<&Value>) -> Option<(Outcome, Option<String>)> {
     let because = |outcome, why: &str| Some((outcome, Some(why.to_owned())));
     let Some(status) = status else {
@@ -186,7 +172,7 @@ fn show(progress: &dyn Progress, status: &Value, before: &Value) {
     let sent = ["trimmed_bytes", "unverified_bytes"].map(|key| grown(status, before, key));
     let (trimmed, waiting) = (sent[0].saturating_add(sent[1]), number(&status["waiting_bytes"]));
     match status["round_permille"].as_u64() {
-        // What is waiting is known for one window only.
+        // The number of waiting bytes is known for one window only.
         Some(permille) => progress.update(0, permille, 1000),
         None => progress.update(0, trimmed, trimmed.saturating_add(waiting)),
     }

@@ -1,5 +1,3 @@
-//! A trim's results.
-
 use serde::Serialize;
 use trimwise::failure::Failure;
 use trimwise::units::Bytes;
@@ -11,80 +9,61 @@ use trimwise_linux::trim::{self, Ended, Outcome, Span, Target, TrimmedGroups};
 
 use crate::conclusion::Conclusion;
 
-/// A trim; the order of the keys is part of the format.
 #[derive(Clone, Debug, Serialize)]
 pub struct TrimReport {
-    /// The version of trimwise.
     pub trimwise: &'static str,
-    /// What was asked for.
     pub settings: TrimSettings,
-    /// The file system that is mounted there.
     pub file_system: FileSystem,
-    /// The devices below it.
     pub devices: Vec<Device>,
-    /// The estimate of what would be sent.
+    /// Size of the trim, found before anything is sent.
     pub estimate: EstimateReport,
-    /// What was done; `None` in a dry run.
+    /// `None` in a dry run.
     pub trim: Option<TrimDone>,
-    /// What the figures leave out.
+    /// Limits of the figures.
     pub notes: Vec<String>,
     /// What to do about TRIM there from now on; `None` if the doctor does not know the file system.
     pub conclusion: Option<Conclusion>,
-    /// Why it ended early, if it did.
+    /// Why the trim ended early, if it did.
     #[serde(skip)]
     pub failure: Option<Failure>,
 }
 
-/// What was asked for.
 #[derive(Clone, Debug, Serialize)]
 pub struct TrimSettings {
-    /// Whether this is a dry run.
     pub dry_run: bool,
     /// The shortest extent requested of FITRIM.
     pub min_extent_bytes: Bytes,
     /// The shortest extent that is actually sent: the device's granularity and the file system's blocks count too.
     pub min_extent_effective_bytes: Bytes,
-    /// The first byte.
     pub offset_bytes: u64,
-    /// The length from there; `None` means up to the end of an address space of unknown size (btrfs).
+    /// Length from the offset; `None` is up to the end of an address space of unknown size (btrfs).
     pub length_bytes: Option<Bytes>,
-    /// Groups in a slice; `None` if everything is one slice.
+    /// `None` if everything is one slice.
     pub groups_per_slice: Option<u64>,
-    /// The pause between slices.
     pub pause_ms: u64,
-    /// The command that repeats this.
     pub command: String,
 }
 
-/// The mounted file system.
 #[derive(Clone, Debug, Serialize)]
 pub struct FileSystem {
-    /// Its mount point.
     pub mount_point: String,
     /// `ext4`, `xfs`...
     pub kind: String,
-    /// Its discard option.
     pub mounted_with: String,
-    /// What its groups are called; `None` if it has no known groups.
+    /// The file system's word for groups; `None` if it has no known groups.
     pub groups_name: Option<&'static str>,
-    /// Number of groups.
     pub groups: Option<u64>,
-    /// Size of a group.
     pub group_bytes: Option<Bytes>,
 }
 
-/// A device below it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Device {
     /// The kernel's name.
     pub name: String,
-    /// Where its discards are counted.
+    /// The statistics file that counts the device's discards.
     pub counted_in: String,
-    /// Granularity of its discards.
     pub discard_granularity_bytes: Bytes,
-    /// The largest discard.
     pub discard_max_bytes: Bytes,
-    /// Ranges per command.
     pub ranges_per_command: u64,
 }
 
@@ -94,58 +73,44 @@ pub struct Device {
 pub enum EstimateReport {
     /// From the map of free extents.
     FreeExtents {
-        /// Extents that are long enough.
         extents: u64,
-        /// Their bytes.
         bytes: Bytes,
         /// Commands, if none are merged.
         commands_max: u64,
-        /// Extents that are too short.
         too_short_extents: u64,
-        /// Their bytes.
         too_short_bytes: Bytes,
     },
-    /// At most what is not in use on the devices.
-    UpperBound {
-        /// The bound.
-        bytes_max: Bytes,
-    },
+    /// At most the unused space on the devices.
+    UpperBound { bytes_max: Bytes },
 }
 
-/// What was done.
 #[derive(Clone, Debug, Serialize)]
 pub struct TrimDone {
-    /// Slices that were trimmed.
     pub slices_done: usize,
-    /// Slices in all.
     pub slices: usize,
     /// The sum of FITRIM's return values.
     pub fitrim_answered_bytes: Bytes,
-    /// The meaning of that value on this file system.
+    /// The meaning of that sum on this file system.
     pub fitrim_answer_means: &'static str,
-    /// Discards that the device counted; `None` on a kernel that does not count them.
+    /// `None` on a kernel that does not count discards.
     pub device_counted: Option<Counted>,
-    /// `taken`, `accepted` (a virtual disk took it: what its host does with it is not known), `unverified` (failed
-    /// discards would not have shown, or do not reach every drive) or `failed`.
+    /// `taken`; `accepted` (by a virtual disk, whose host may ignore it); `unverified` (failed discards would not have
+    /// shown, or do not reach every drive); or `failed`.
     pub verdict: &'static str,
     /// Bytes that the device verifiably took, or a virtual disk accepted; `None` if unverified.
     pub taken_bytes: Option<Bytes>,
-    /// Real time.
     pub duration_ns: u64,
     /// `done`, `interrupted` or `failed`.
     pub ended: &'static str,
-    /// Why it failed.
     pub failure: Option<String>,
 }
 
 /// Discards that the kernel counted on the devices.
 #[derive(Clone, Debug, Serialize)]
 pub struct Counted {
-    /// Commands.
     pub commands: u64,
     /// Requests that were merged into others.
     pub merged: u64,
-    /// Bytes.
     pub bytes: Bytes,
 }
 
@@ -156,7 +121,6 @@ impl From<DiscardCounts> for Counted {
 }
 
 impl FileSystem {
-    /// Describes a target.
     pub fn of(target: &Target) -> Self {
         let layout = target.layout.as_ref();
         Self {
@@ -229,7 +193,6 @@ impl TrimDone {
     }
 }
 
-/// Returns what to know about the limits of the figures.
 pub fn notes(
     target: &Target,
     span: Span,

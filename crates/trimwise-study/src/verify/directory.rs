@@ -1,4 +1,4 @@
-//! Whether TRIM reaches the disk below a mounted file system.
+//! Does TRIM reach the disk below a mounted file system?
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -18,67 +18,51 @@ use crate::command_text::CommandText;
 use crate::input::expect_mount;
 use crate::trim;
 
-/// What was found of a mounted file system; the order of the keys is part of the format.
 #[derive(Clone, Debug, Serialize)]
 pub struct DirectoryReport {
-    /// The version of trimwise.
     pub trimwise: &'static str,
-    /// What was asked for.
     pub settings: DirectorySettings,
-    /// Whether the trim failed or was stopped, so that there is no conclusion.
+    /// The trim failed or was stopped, so there is no conclusion.
     pub partial: bool,
-    /// What went wrong, if anything.
     pub failed: Option<String>,
-    /// The verdict.
     pub verdict: &'static str,
-    /// The verdict in words.
     pub sentence: String,
-    /// Where the file system is mounted.
     pub mount_point: String,
-    /// Its type.
     pub file_system: String,
-    /// The device that is mounted.
     pub device: String,
-    /// The file that was written.
+    /// Size of the file that was written.
     pub file_bytes: u64,
-    /// Its extents.
+    /// Extents of the file that was written.
     pub file_extents: usize,
-    /// How often it was trimmed.
+    /// Number of times that the file system was trimmed.
     pub trims: u32,
     /// The sum of FITRIM's return values.
     pub trim_answered_bytes: u64,
-    /// What the file's blocks held after it was removed.
+    /// Contents of the file's blocks after its removal.
     pub after_delete: Units,
-    /// What they held after the trim.
+    /// Contents of the file's blocks after the trim.
     pub after_trim: Units,
-    /// The disks that were read.
     pub disks: Vec<Disk>,
-    /// Further remarks for the user.
     pub notes: Vec<String>,
-    /// Why it counts as failed, if it does.
+    /// Why the verification counts as failed, if it does.
     #[serde(skip)]
     pub failure: Option<Failure>,
 }
 
-/// What was asked for.
 #[derive(Clone, Debug, Serialize)]
 pub struct DirectorySettings {
-    /// The target, as given.
+    /// As given.
     pub target: String,
-    /// The command that repeats this.
     pub command: String,
 }
 
 /// Units of 4 KiB by their contents.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Units {
-    /// The file's data.
     pub old_data_units: u64,
-    /// Zeros.
     pub zero_units: u64,
-    /// Something else: reused.
+    /// Units with other contents, which were reused.
     pub other_units: u64,
-    /// Not readable.
     pub unreadable_units: u64,
 }
 
@@ -93,22 +77,18 @@ impl From<Counts> for Units {
     }
 }
 
-/// A disk that was read.
 #[derive(Clone, Debug, Serialize)]
 pub struct Disk {
     /// The kernel's name.
     pub name: String,
-    /// Whether it promises zeros after TRIM.
     pub promises_zeros: bool,
     /// The source of that promise, or why nothing is promised.
     pub promise: String,
     /// Discards that the kernel counted meanwhile, whoever sent them; `None` if it does not count them.
     pub discards: Option<u64>,
-    /// Their bytes.
     pub discarded_bytes: Option<u64>,
 }
 
-/// Verifies the way from a file system to its disk.
 pub(super) fn run(request: &VerifyRequest, caller: &dyn Caller) -> Result<DirectoryReport, Failure> {
     refuse(
         request,
@@ -157,7 +137,7 @@ fn failure_of(error: VerifyError) -> Failure {
 }
 
 impl DirectoryReport {
-    /// Combines what was asked for with the results; a stop leaves no conclusion.
+    /// Combines the request with the results. After a stop there is no conclusion.
     pub fn new(request: &VerifyRequest, found: &Report, is_stopped: bool) -> Self {
         let failure = match (&found.failed, found.verdict()) {
             _ if is_stopped => Some(Failure::Interrupted),

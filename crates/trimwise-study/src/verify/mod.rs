@@ -1,6 +1,6 @@
-//! Whether a drive honours TRIM, and whether TRIM gives its speed back.
+//! Does a drive honour TRIM, and does TRIM restore its speed?
 //!
-//! On a model, a real file or a device it runs the torture, which destroys all data; [`directory`] is the form for a
+//! On a model, a real file or a device this runs the torture, which destroys all data. [`directory`] is the form for a
 //! mounted file system, which destroys nothing.
 
 pub mod directory;
@@ -32,55 +32,50 @@ use crate::{as_text, defaults, input};
 use directory::DirectoryReport;
 pub use plant::Plant;
 
-/// Progress callback, called with the thousandths that are done.
+/// Called with the completed thousandths.
 type OnThousandths = Arc<dyn Fn(u64)>;
 
-/// Default size of a modelled drive: every profile comes to the same verdict, in seconds.
+/// Default size of a modelled drive: every profile gets the right verdict at this size, in seconds.
 const MODEL_BYTES: Bytes = Bytes::gib(4);
 
-/// Amount of random writes in the torture phase, in percent of the verified size.
+/// Range for the random writes of the torture, in percent of the verified size.
 pub const TORTURE_PERCENT: RangeInclusive<u64> = 1..=10_000;
-/// Seconds of a rest.
 pub const REST_S: RangeInclusive<u64> = 0..=86_400;
 
-/// A drive to verify. What is `None` has its default.
+/// `None` stands for a default.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct VerifyRequest {
-    /// A profile's name or file, in the model; `file:PATH` or `dev:PATH`, a real file or device; or `dir:PATH`, a directory
-    /// of a mounted file system.
+    /// A profile's name or file, in the model; `file:PATH` or `dev:PATH`, a real file or device; or `dir:PATH`, a
+    /// directory of a mounted file system.
     pub target: String,
-    /// How much to verify: of a profile, which is scaled down; of a new file; of the file in a directory.
+    /// Size to verify: of a profile, which is scaled down; of a new file; or of the file in a directory.
     pub size: Option<Bytes>,
-    /// A fault of the modelled drive.
     pub fault: Option<Plant>,
-    /// The data.
+    /// The kind of data to write.
     #[serde(with = "as_text::option", default)]
     pub content: Option<ContentClass>,
-    /// Amount of random writes in the torture phase, in percent of the verified size.
+    /// Random writes of the torture, in percent of the verified size.
     pub torture_percent: Option<u64>,
-    /// Rest before each measurement, in seconds.
+    /// Rest before each measurement.
     pub rest_s: Option<u64>,
     /// The part of the device to verify; `None`: all of it.
     #[serde(with = "as_text::option", default)]
     pub region: Option<Part>,
     /// Seed of the random places, and in the model of the drive.
     pub seed: Option<u64>,
-    /// What may be destroyed, as the failure without it names it.
+    /// The name of the target, to allow overwriting it. The failure of a request without it has the name.
     pub destroy: Option<String>,
 }
 
-/// What was found, of a drive or of a mounted file system.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 pub enum Verified {
-    /// Of a drive.
     Drive(Box<VerifyReport>),
-    /// Of a mounted file system.
     Directory(Box<DirectoryReport>),
 }
 
 impl Verified {
-    /// Why it counts as failed, if it does: TRIM is treated wrongly, or there is no verdict.
+    /// Why the verification counts as failed, if it does: the drive treats TRIM wrongly, or there is no verdict.
     pub fn failure(&self) -> Option<Failure> {
         match self {
             Self::Drive(report) => report.failure(),
@@ -89,38 +84,30 @@ impl Verified {
     }
 }
 
-/// What was found of a drive; the order of the keys is part of the format.
 #[derive(Clone, Debug, Serialize)]
 pub struct VerifyReport {
-    /// The version of trimwise.
     pub trimwise: &'static str,
-    /// What was asked for.
     pub settings: VerifySettings,
-    /// Whether it ended early, because the device failed or the user stopped it.
+    /// Whether the verification ended early, because the device failed or the user stopped it.
     pub partial: bool,
-    /// Further remarks for the user.
     pub notes: Vec<String>,
-    /// What was found.
     #[serde(flatten)]
     pub found: Verification,
 }
 
-/// What was asked for.
 #[derive(Clone, Debug, Serialize)]
 pub struct VerifySettings {
-    /// The target, as given.
+    /// As given.
     pub target: String,
-    /// The fault that was planted.
     pub fault: Option<&'static str>,
-    /// The part of the device that was verified, in percent of it.
+    /// Start of the verified part of the device.
     pub region_start_percent: f64,
-    /// How long that part is.
+    /// Length of the verified part of the device.
     pub region_length_percent: f64,
-    /// Random writes of the torture, in percent of that part.
+    /// Random writes of the torture, in percent of the verified part.
     pub torture_percent: u64,
     /// Rest before each measurement.
     pub rest_s: u64,
-    /// The command that repeats this.
     pub command: String,
 }
 
@@ -178,7 +165,6 @@ fn refuse(request: &VerifyRequest, what: &str, given: &[(&'static str, bool)]) -
     }))
 }
 
-/// A profile's drive, prepared for verification.
 struct Modelled {
     name: String,
     config: SsdConfig,
@@ -279,7 +265,7 @@ impl VerifyRequest {
         }
     }
 
-    /// Combines this request with what was found of a drive, and remarks for the user.
+    /// Combines the request with the findings about a drive, and remarks for the user.
     pub fn report(&self, found: Verification, notes: Vec<String>) -> VerifyReport {
         let (settings, torture) = (self.settings(), self.torture());
         let mut command = CommandText::new("verify");
@@ -320,7 +306,7 @@ impl VerifyRequest {
 }
 
 impl VerifyReport {
-    /// Why it counts as failed, if it does.
+    /// Why the verification counts as failed, if it does.
     pub fn failure(&self) -> Option<Failure> {
         let name = &self.found.device.name;
         if let Some(broken) = &self.found.broken {

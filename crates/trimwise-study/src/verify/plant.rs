@@ -1,9 +1,8 @@
-//! Faults of firmware, planted in a modelled drive to see what they look like.
+//! Faults of firmware, planted in a modelled drive to see their effect.
 
 use serde::{Deserialize, Serialize};
 use trimwise::ssd::Faults;
 
-/// A fault to plant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Plant {
@@ -22,7 +21,6 @@ pub enum Plant {
 }
 
 impl Plant {
-    /// Every fault.
     pub const ALL: [Self; 6] = [
         Self::IgnoresTrim,
         Self::Partial,
@@ -32,7 +30,6 @@ impl Plant {
         Self::IgnoresFlush,
     ];
 
-    /// Returns `faults` with this one added.
     pub fn on(self, faults: Faults) -> Faults {
         match self {
             Self::IgnoresTrim => Faults { ignores_trim: true, ..faults },
@@ -44,7 +41,7 @@ impl Plant {
         }
     }
 
-    /// Returns the name, as requests and the command line have it.
+    /// The name in requests and on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::IgnoresTrim => "ignores-trim",
@@ -56,7 +53,7 @@ impl Plant {
         }
     }
 
-    /// Returns what the drive does.
+    /// The drive's behaviour with this fault.
     pub const fn about(self) -> &'static str {
         match self {
             Self::IgnoresTrim => "TRIM is acknowledged and ignored",

@@ -1,9 +1,9 @@
-//! Figures that the model made and that are kept: it must make them again.
+//! Checks that the model still makes the figures that are kept in files.
 
 use trimwise_linux::pool;
 use trimwise_study::conclusion::class;
 
-/// A sample. All: `CLASSES=full`; those of one class: `CLASSES=nvme-generic`; all, written to `classes.txt`:
+/// Checks a sample. `CLASSES=full` checks all figures, `CLASSES=nvme-generic` one class. To write `classes.txt` anew:
 /// `CLASSES=write cargo test --release -p trimwise-study --test experiments`.
 #[test]
 fn the_figures_of_the_classes_are_the_models_own() {

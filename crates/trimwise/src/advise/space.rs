@@ -31,7 +31,7 @@ impl Means {
             Trimmer::Kernel(_) if is_plain => Self::Kernel,
             // trimwised sends one slice at a time.
             Trimmer::Kernel(_)
-                if spec.suits_live_host() && spec.workers_max().is_none_or(|most| most <= 1) =>
+                if spec.suits_live_host() && spec.lazy().is_none_or(|lazy| lazy.workers_max <= 1) =>
             {
                 Self::Daemon
             }

@@ -44,7 +44,7 @@ pub(super) const TERM: Term = Term {
         "lazy[:MIN:MAX]",
         "from a queue, by MIN to MAX background workers",
         &["lazy", "lazy+reuse", "lazy:2:4+reuse+merge+fill+backoff"],
-        |issuer| Box::new(Lazy::new(issuer)),
+        |issuer| Box::new(Lazy { config: LazyConfig::of(issuer), ranges_max: 1 }),
     )
 };
 
@@ -71,20 +71,20 @@ fn parse(_: Part<'_>, arguments: &[Part<'_>]) -> Result<Arguments, Wrong> {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Lazy {
-    workers_min: u32,
-    workers_max: u32,
-    reuse: bool,
-    merge: bool,
+/// The arguments and options of `lazy`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LazyConfig {
+    pub workers_min: u32,
+    pub workers_max: u32,
+    pub reuse: bool,
+    pub merge: bool,
     /// Put as many extents into a command as the device takes.
-    fill: bool,
-    back_off: bool,
-    ranges_max: u32,
+    pub fill: bool,
+    pub back_off: bool,
 }
 
-impl Lazy {
-    fn new(issuer: Issuer) -> Self {
+impl LazyConfig {
+    pub(super) fn of(issuer: Issuer) -> Self {
         let [min, max] = issuer.arguments;
         Self {
             workers_min: min as u32,
@@ -93,36 +93,43 @@ impl Lazy {
             merge: issuer.has("merge"),
             fill: issuer.has("fill"),
             back_off: issuer.has("backoff"),
-            ranges_max: 1,
         }
     }
+}
 
+#[derive(Clone, Copy, Debug)]
+struct Lazy {
+    config: LazyConfig,
+    ranges_max: u32,
+}
+
+impl Lazy {
     fn backs_off(&self, view: &View) -> bool {
-        self.back_off && (view.requests > 0 || view.quiet < BACK_OFF)
+        self.config.back_off && (view.requests > 0 || view.quiet < BACK_OFF)
     }
 
     fn workers(&self, queued_extents: u64) -> u32 {
         let wanted = u32::try_from(queued_extents.div_ceil(EXTENTS_PER_WORKER)).unwrap_or(u32::MAX);
-        wanted.clamp(self.workers_min, self.workers_max)
+        wanted.clamp(self.config.workers_min, self.config.workers_max)
     }
 }
 
 impl Governor for Lazy {
     fn needs(&self) -> Needs {
-        Needs { fills_commands: self.fill, ..Needs::default() }
+        Needs { fills_commands: self.config.fill, ..Needs::default() }
     }
 
     fn availability(&self, _kernel: DiscardGeneration) -> Availability {
-        if self.reuse { Availability::Reuse } else { Availability::AfterIssue }
+        if self.config.reuse { Availability::Reuse } else { Availability::AfterIssue }
     }
 
     fn merges(&self) -> bool {
-        self.merge
+        self.config.merge
     }
 
     fn on_event(&mut self, event: &PolicyEvent, view: &View, decisions: &mut Vec<Decision>) {
         if let &PolicyEvent::Hosted(HostTraits { ranges_max, .. }) = event
-            && self.fill
+            && self.config.fill
         {
             self.ranges_max = ranges_max;
         }

@@ -32,7 +32,7 @@ const SAMPLES_PER_WINDOW: u64 = 16;
 const NET_UNITS_MIN: u64 = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SetConfig {
+pub struct SetConfig {
     /// Below this utilization TRIM is off, in percent.
     pub low_percent: u64,
     /// Above this utilization TRIM is on, in percent.

@@ -10,6 +10,7 @@ pub(super) mod term;
 use std::fmt;
 
 use super::batch::BatchConfig;
+use super::lazy::LazyConfig;
 use super::set::{Set, SetConfig};
 use super::{Governor, adaptive, batch, btrfs, commit, f2fs, ideal, judicious, lazy, off, quiet, zfs};
 use crate::units::SimDuration;
@@ -39,7 +40,7 @@ const TERMS: &[&Term] = &[
 ];
 
 /// A parsed policy. It builds a fresh governor for each run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct PolicySpec {
     gate: Option<SetConfig>,
     issuer: Issuer,
@@ -68,13 +69,13 @@ impl PolicySpec {
     pub const OFF: Self = Self::plain(&off::TERM);
     /// TRIM at every commit, as Linux's `discard` option does.
     pub const COMMIT: Self = Self::plain(&commit::COMMIT);
+    pub const SERIAL: Self = Self::plain(&commit::SERIAL);
+    pub const TOGETHER: Self = Self::plain(&commit::TOGETHER);
     pub const JUDICIOUS: Self = Self::plain(&judicious::TERM);
     /// The default policy of the device-mapper target `kernel/dm-trim`.
     pub const QUIET: Self = Self { gate: None, issuer: Issuer::new(&quiet::TERM, quiet::DEFAULTS) };
     /// The device learns of freed space at once, at no cost.
     pub const IDEAL: Self = Self::plain(&ideal::TERM);
-
-    pub const LAZY_WORKERS: [u64; 2] = lazy::WORKERS;
 
     const fn plain(term: &'static Term) -> Self {
         Self { gate: None, issuer: Issuer::new(term, [0; 2]) }
@@ -127,9 +128,22 @@ impl PolicySpec {
         is_quiet.then(|| self.issuer.arguments.map(SimDuration::from_nanos))
     }
 
-    /// Returns the maximum number of TRIM commands in flight, if the policy has workers for them.
-    pub(crate) fn workers_max(self) -> Option<u64> {
-        (self.issuer.term.form == lazy::TERM.form).then(|| self.issuer.arguments[1])
+    /// Returns the settings of `lazy`, with or without a gate before it; `None` for another policy.
+    pub fn lazy(self) -> Option<LazyConfig> {
+        (self.issuer.term.form == lazy::TERM.form).then(|| LazyConfig::of(self.issuer))
+    }
+
+    pub fn gate(self) -> Option<SetConfig> {
+        self.gate
+    }
+
+    pub fn without_gate(self) -> Self {
+        self.behind(None)
+    }
+
+    /// Returns the same policy behind this gate, or none.
+    pub fn behind(self, gate: Option<SetConfig>) -> Self {
+        Self { gate, ..self }
     }
 
     pub fn governor(self) -> Box<dyn Governor> {
@@ -145,6 +159,13 @@ impl From<BatchConfig> for PolicySpec {
     fn from(config: BatchConfig) -> Self {
         let issuer = Issuer::new(&batch::TERM, config.arguments());
         Self { gate: None, issuer }
+    }
+}
+
+impl fmt::Debug for PolicySpec {
+    /// Writes no addresses of functions, which differ from run to run: finished cells are found again by this text.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PolicySpec({self})")
     }
 }
 
@@ -203,6 +224,7 @@ mod tests {
         ] {
             let policy: PolicySpec = text.parse().unwrap();
             assert_eq!(policy.to_string(), text);
+            assert_eq!(format!("{policy:?}"), format!("PolicySpec({text})"));
         }
         let disordered: PolicySpec = "reuse+lazy:1:8+set:40:90:10s".parse().unwrap();
         assert_eq!(disordered.to_string(), "set:40:90+lazy+reuse");

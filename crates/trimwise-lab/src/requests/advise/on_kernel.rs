@@ -12,7 +12,7 @@ use trimwise::advise::{
 use trimwise::compare::result::Cell;
 use trimwise::compare::summary::Summary;
 use trimwise::failure::Failure;
-use trimwise::policy::PolicyId;
+use trimwise::policy::{PolicyId, PolicySpec};
 use trimwise::units::SimDuration;
 use trimwise_uml::cell::{KernelPolicy, KernelTarget};
 
@@ -52,16 +52,18 @@ impl Candidates {
         let leave =
             |policy: &str, reason: String| LeftOut { policy: policy.to_owned(), reason: reason.into() };
         let batches = space.applicable.iter().filter(|c| matches!(c.place, Place::Batch { .. }));
-        for text in batches.map(|c| c.policy.to_string()) {
+        for candidate in batches {
+            let text = candidate.policy.to_string();
             if BETWEEN.contains(&&*text) {
                 left_out.push(leave(&text, "between intervals that are tried".to_owned()));
             } else {
-                policies.extend(KernelPolicy::parse(&text, target));
+                policies.extend(KernelPolicy::of(candidate.policy, target));
             }
         }
+        let daemon = KernelPolicy::Daemon(PolicySpec::JUDICIOUS);
         if runs.days.is_none() {
             left_out.push(leave(DAEMON, "it needs --days".to_owned()));
-        } else if let Ok(daemon) = KernelPolicy::parse(DAEMON, target) {
+        } else {
             // In the search once or twice, and in the comparison.
             let all = runs.expected(daemon) * (1 + REPS_MIN);
             if all > budget * runs.jobs() as u32 / 2 {
@@ -102,7 +104,7 @@ impl Candidates {
         list.extend(finalists.iter().take(2).map(|&i| self.policies[i]));
         let batch = |i: &&usize| matches!(self.policies[**i], KernelPolicy::Batch(_));
         list.extend(finalists.iter().find(batch).map(|&i| self.policies[i]));
-        list.extend(today.and_then(|today| KernelPolicy::parse(&today.to_string(), target).ok()));
+        list.extend(today.and_then(|today| KernelPolicy::of_id(today, target)));
         let mut once: Vec<KernelPolicy> = Vec::new();
         for policy in list {
             if !once.contains(&policy) {

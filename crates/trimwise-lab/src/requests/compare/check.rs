@@ -45,8 +45,8 @@ impl<'a> Planned<'a> {
     ) -> Result<Self, Failure> {
         let (mut checked, mut left_out) = (Vec::new(), Vec::new());
         for policy in policies {
-            match KernelPolicy::parse(&policy.to_string(), target) {
-                Ok(parsed) => checked.push(parsed),
+            match KernelPolicy::of(*policy, target) {
+                Ok(own) => checked.push(own),
                 Err(reason) => {
                     left_out.push(LeftOut { policy: (*policy).into(), reason: reason.to_string() });
                 }

@@ -1,4 +1,4 @@
-//! A speed through the stages of the torture, and which of its changes stand out from the noise.
+//! One measure of speed through the stages of the torture, and which of its changes stand out from the noise.
 
 use trimwise::compare::statistics::{Sample, compare};
 
@@ -39,9 +39,8 @@ impl Course {
         Some(Self { what, clean: sample(0)?, tortured: sample(1)?, trimmed: sample(2)?, again: sample(3)? })
     }
 
-    /// Returns true if one stage is below this share of another; `None` if the noise does not allow a decision. The
-    /// same stage after the same TRIM, measured twice, should be equally fast, so their difference shows the noise
-    /// between stages.
+    /// Returns whether one stage is below this share of another; `None` if the noise does not allow a decision. The
+    /// stage after TRIM is measured twice and should be equally fast, so the difference shows the noise between stages.
     fn is_below(&self, one: &Sample, share: f64, other: &Sample) -> Option<bool> {
         let drift = match one.is_exact() && other.is_exact() {
             true => 1.0,

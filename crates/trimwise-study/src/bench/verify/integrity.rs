@@ -24,16 +24,16 @@ const TRANSFER_UNITS: u64 = 64;
 pub struct Integrity {
     /// Units that were written and never trimmed.
     pub kept_units: u64,
-    /// Of those, units that no longer hold their data.
+    /// Units that were never trimmed but no longer hold their data.
     pub kept_lost_units: u64,
     /// Units that were written after their TRIM.
     pub rewritten_units: u64,
-    /// Of those, units that do not hold the new data.
+    /// Rewritten units that do not hold the new data.
     pub rewritten_lost_units: u64,
     pub trimmed_units: u64,
-    /// Of those, units that read as zeros.
+    /// Trimmed units that read as zeros.
     pub trimmed_zero_units: u64,
-    /// Of those, units that read as the old data.
+    /// Trimmed units that read as the old data.
     pub trimmed_old_units: u64,
 }
 

@@ -11,9 +11,9 @@
 //!   trimmed, measured, trimmed again, measured. It rests before each measurement, so that background work is finished
 //!   and idle-time collection has had the same chance.
 //!
-//! Real devices are noisy, so each of their stages is measured several times, and only what stands out from the noise
-//! is judged. If the noise hides the answer, the torture is repeated; if it still does at the end, the verdict is that
-//! the answer is unknown.
+//! Real devices are noisy, so each of their stages is measured several times, and only differences that stand out from
+//! the noise are judged. If the noise hides the answer, the torture is repeated. If it still does at the end, the
+//! verdict is that the answer is unknown.
 //!
 //! `course` compares the stages and `verdict` judges. Zeros in trimmed units prove nothing unless the device promises
 //! them, and old data disprove nothing unless it does; without a promise they are only counted.
@@ -65,7 +65,7 @@ pub struct Torture {
     /// Random writes between fill and measurement, in percent of the region.
     pub written_percent: u64,
     pub rest: SimDuration,
-    /// True if TRIM leaves holes in a file: then reads of trimmed units reach no drive, and writes there wait for the
+    /// Whether TRIM leaves holes in a file. Then reads of trimmed units reach no drive, and writes there wait for the
     /// file system to allocate blocks.
     pub leaves_holes: bool,
 }
@@ -84,7 +84,7 @@ pub struct Speed {
     pub write_mb_per_s: f64,
 }
 
-/// All measurements of a stage; a model has just one, since it has no noise.
+/// All measurements of a stage. A model has just one, since it has no noise.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Measured {
     pub reads_mb_per_s: Vec<f64>,
@@ -127,21 +127,20 @@ impl Speeds {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Evidence {
     pub takes_trim: bool,
-    /// True if the device promises that trimmed units read as zeros.
+    /// Whether the device promises that trimmed units read as zeros.
     pub promises_zeros: bool,
-    /// True if `clean` was reached by an erase rather than by the TRIM that is judged.
+    /// Whether `clean` was reached by an erase rather than by the TRIM that is judged.
     pub is_clean_by_erase: bool,
     pub integrity: Integrity,
     /// The share of the trimmed units that are read as quickly as units that never held data; `None` if the two kinds
     /// of reads cannot be told apart.
     pub reached_percent: Option<f64>,
-    /// Share after the second TRIM.
+    /// `reached_percent` after the second TRIM.
     pub reached_again_percent: Option<f64>,
     pub leaves_holes: bool,
-    /// Number of rounds of torture.
     pub rounds: usize,
     pub speeds: Speeds,
-    /// The measurements behind those medians, stage by stage.
+    /// The measurements behind the medians of `speeds`, stage by stage.
     pub measured: [Measured; 4],
 }
 
@@ -150,7 +149,6 @@ pub struct Verification {
     pub device: Device,
     pub content: &'static str,
     pub seed: u64,
-    /// Work done on the device.
     pub did: Did,
     pub evidence: Evidence,
     /// `None` if the verification ended too early to judge.
@@ -269,7 +267,7 @@ impl<D: BlockDevice> Bench<'_, D> {
     async fn measure(&mut self, evidence: &mut Evidence, stage: usize) -> Result<(), BlockError> {
         let times = if self.device.facts().is_model { 1 } else { SAMPLES_PER_STAGE };
         let measured = &mut evidence.measured[stage];
-        // Read first, since writes change what is read.
+        // Reads come first, since writes change what is read.
         for _ in 0..times {
             measured.reads_mb_per_s.push(self.read_speed().await?);
         }
@@ -281,7 +279,7 @@ impl<D: BlockDevice> Bench<'_, D> {
         Ok(())
     }
 
-    /// Makes the device as clean as possible. Returns true if it was erased rather than just trimmed.
+    /// Makes the device as clean as possible. Returns whether it was erased rather than just trimmed.
     async fn clean(&mut self) -> Result<bool, BlockError> {
         let is_whole = self.region.units == self.device.size_units();
         match self.device.erase().await {
@@ -302,7 +300,7 @@ impl<D: BlockDevice> Bench<'_, D> {
         Ok(())
     }
 
-    /// Rests, and then reads single units all over the region, one at a time. Returns how long each took.
+    /// Rests, and then reads single units all over the region, one at a time. Returns the time of each.
     async fn rest_and_sample(&mut self, torture: &Torture) -> Result<Vec<u64>, BlockError> {
         self.device.perform(Operation::Flush).await?;
         self.device.sleep(torture.rest).await;
@@ -334,7 +332,7 @@ impl<D: BlockDevice> Bench<'_, D> {
         Ok(self.random_units(Action::Write, DEPTH, limit).await?.mb_per_s())
     }
 
-    /// Returns a class of data that is recognised when it is read back.
+    /// A class of data that is recognised when it is read back.
     fn recognisable(&self) -> ContentClass {
         match self.settings.content {
             ContentClass::Zeros | ContentClass::Duplicated => ContentClass::Compressible,

@@ -29,7 +29,7 @@ fn a_sound_drive_restores_and_one_that_ignores_trim_is_found_out() {
     assert_eq!(ignoring.faults, [Fault::IgnoresTrim]);
 }
 
-/// A device that forgets all that is written: enough to see what is done to it.
+/// The device forgets all data: enough to see what is done to it.
 #[test]
 fn a_real_device_is_measured_often_and_erased_only_as_a_whole() {
     for (part, is_whole) in [("0:100", true), ("50:50", false)] {

@@ -17,7 +17,6 @@ const REACHES_ALL: f64 = 95.0;
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     RestoresFully,
-    /// TRIM restores some of the lost speed.
     RestoresInPart,
     Ignored,
     /// TRIM destroys data that it must not destroy, breaks a promise that others rely on, or makes the device slower.
@@ -36,7 +35,7 @@ pub enum Fault {
     StaysSlow,
     /// TRIM frees units outside its range.
     WrongRange,
-    /// A TRIM frees data written after it.
+    /// TRIM frees data written after it.
     LateTrim,
     /// Zeros are promised after TRIM, but reads return old data.
     BreaksZerosPromise,
@@ -84,7 +83,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// Returns true if more measurements could lead to an answer.
+/// Returns whether more measurements could lead to an answer.
 pub(super) fn is_in_doubt(evidence: &Evidence) -> bool {
     judge_with_doubt(evidence).1
 }
