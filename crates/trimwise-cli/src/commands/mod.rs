@@ -2,7 +2,7 @@
 
 mod advise;
 pub(crate) mod compare;
-mod daemon;
+pub mod daemon;
 mod devices;
 mod doctor;
 mod fleet;
@@ -13,7 +13,7 @@ mod replay;
 pub mod report;
 mod sweep;
 mod trace;
-mod trim;
+pub mod trim;
 pub mod verify;
 mod workloads;
 

@@ -14,9 +14,11 @@ mod tournament;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 use trimwise::failure::Failure;
-use trimwise_cli::commands::CommandLine as Light;
+use trimwise_cli::commands::daemon::arguments::{HistoryArguments, StatusArguments};
 use trimwise_cli::commands::generate::{self, GenerateArguments};
 use trimwise_cli::commands::report::ReportArguments;
+use trimwise_cli::commands::trim::arguments::TrimArguments;
+use trimwise_cli::commands::{self, CommandLine as Light};
 use trimwise_cli::laboratory::Identity;
 use trimwise_cli::output;
 use trimwise_study::caller::Caller;
@@ -83,6 +85,16 @@ pub enum Command {
     /// What `trimwise generate` hands over: it makes pages and completions of both programs
     #[command(hide = true)]
     Generate(GenerateArguments),
+    // A guest has no other program of ours to ask its daemon with.
+    /// Show what the daemon of a guest does
+    #[command(hide = true)]
+    Status(StatusArguments),
+    /// Show what happened under the daemon of a guest
+    #[command(hide = true)]
+    History(HistoryArguments),
+    /// Have the daemon of a guest trim
+    #[command(hide = true)]
+    Trim(TrimArguments),
     /// Print version and build, which must be those of `trimwise`
     #[command(hide = true)]
     Identity,
@@ -110,6 +122,9 @@ pub fn run(command: Command, caller: &dyn Caller) -> Result<String, Failure> {
             let experiments: Vec<&str> = experiment::ALL.iter().map(|experiment| experiment.name).collect();
             generate::run_with(&arguments, &whole(), &[], &experiments)
         }
+        Command::Status(arguments) => commands::run(commands::Command::Status(arguments), caller),
+        Command::History(arguments) => commands::run(commands::Command::History(arguments), caller),
+        Command::Trim(arguments) => commands::run(commands::Command::Trim(arguments), caller),
         Command::Identity => {
             let identity = serde_json::to_string(&Identity::own()).map_err(Failure::run)?;
             output::print_always(identity).map(|()| String::new())
