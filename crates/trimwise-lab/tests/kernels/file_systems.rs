@@ -266,16 +266,20 @@ fn kill_a_guest_of(command: u32) {
     assert!(Command::new("kill").args(["-KILL", &guest]).status().unwrap().success());
 }
 
-/// The children of a process, which are its guests.
-fn guests_of(parent: u32) -> Vec<String> {
-    let of = |process: &str| {
+/// The guests of a command: its only child is the laboratory's program, whose children they are.
+fn guests_of(command: u32) -> Vec<String> {
+    let parent_of = |process: &str| -> Option<String> {
         let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
         // The program's name may have spaces.
-        stat.rsplit(") ").next()?.split(' ').nth(1)?.parse::<u32>().ok()
+        stat.rsplit(") ").next()?.split(' ').nth(1).map(String::from)
     };
     let processes = fs::read_dir("/proc").unwrap().flatten();
     let names = processes.filter_map(|entry| entry.file_name().into_string().ok());
-    names.filter(|process| of(process) == Some(parent)).collect()
+    let is_guest = |process: &String| {
+        let grandparent = parent_of(process).and_then(|parent| parent_of(&parent));
+        grandparent.is_some_and(|grandparent| grandparent == command.to_string())
+    };
+    names.filter(is_guest).collect()
 }
 
 #[test]
