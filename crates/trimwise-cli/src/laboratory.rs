@@ -30,7 +30,7 @@ use trimwise_study::sweep::{Summary, SweepRequest};
 pub const PROGRAM: &str = "trimwise-lab";
 
 /// Its commands and what each does, for the one help; a test of the program compares them with its own.
-pub const COMMANDS: [(&str, &str); 8] = [
+pub const COMMANDS: [(&str, &str); 9] = [
     ("tournament", "Rank policies, and your own, over many weeks and drives"),
     ("reproduce", "Repeat a published experiment and show its figures next to ours"),
     ("crashtest", "Cut the power at many points and check that no policy loses data"),
@@ -39,6 +39,7 @@ pub const COMMANDS: [(&str, &str); 8] = [
     ("device", "Attach modelled drives to this host as block devices, or serve NBD"),
     ("kernel", "Build Linux kernels, and run programs on them in virtual time"),
     ("selftest", "Check the device models against a flat array under random commands"),
+    ("generate", "Make man pages and shell completions"),
 ];
 
 /// Its hidden command that prints its [`Identity`].
@@ -286,19 +287,6 @@ pub fn hand_over(what: &str) -> Failure {
             let error = Command::new(&path).args(env::args_os().skip(1)).exec();
             Failure::run(format!("{}: {error}", path.display()))
         }
-    }
-}
-
-/// Whether the program is there, of the same build.
-///
-/// # Errors
-///
-/// If it is there but cannot be used.
-pub fn is_there() -> Result<bool, Failure> {
-    match Program::find() {
-        Ok(_) => Ok(true),
-        Err(Missing::Nowhere { .. }) => Ok(false),
-        Err(Missing::Unfit(failure)) => Err(failure),
     }
 }
 

@@ -6,7 +6,6 @@ pub mod daemon;
 mod devices;
 mod doctor;
 mod fleet;
-pub mod generate;
 mod policies;
 mod record;
 mod replay;
@@ -29,7 +28,6 @@ use daemon::arguments::{
 use devices::arguments::DevicesArguments;
 use doctor::arguments::DoctorArguments;
 use fleet::FleetArguments;
-use generate::GenerateArguments;
 use policies::PoliciesArguments;
 use record::arguments::RecordArguments;
 use replay::ReplayArguments;
@@ -170,8 +168,6 @@ pub enum Command {
     Policies(PoliciesArguments),
     /// List the named workloads, their parameters and the shapes of a day
     Workloads(WorkloadsArguments),
-    /// Make man pages and shell completions
-    Generate(GenerateArguments),
 }
 
 /// Runs the command and returns what is left to print.
@@ -196,7 +192,6 @@ pub fn run(command: Command, caller: &dyn Caller) -> Result<String, Failure> {
         Command::Config(arguments) => daemon::config(&arguments.command),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Fleet(arguments) => fleet::run(&arguments),
-        Command::Generate(arguments) => generate::run(&arguments),
         Command::Devices(arguments) => devices::run(&arguments),
     }
 }

@@ -91,11 +91,6 @@ fn what_needs_no_kernel_runs_without_the_program() {
     let line = "compare --workload append:4KiB:1MiB --utilization 1 --reps 1 --policy off commit";
     let output = place.run(line);
     assert!(output.status.success() && text(&output.stdout).contains("commit"), "{output:?}");
-    let man = place.path().join("man1");
-    said(&place.run(&format!("generate man {}", man.display())), &["man pages in"]);
-    assert!(man.join("trimwise-compare.1").is_file() && !man.join("trimwise-kernel.1").exists());
-    let whole = fs::read_to_string(man.join("trimwise.1")).unwrap();
-    assert!(whole.contains("trimwise\\-kernel(1)"), "{whole}");
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod bench;
 mod crashtest;
 mod device;
 mod fit;
+mod generate;
 mod kernel;
 mod report;
 mod reproduce;
@@ -15,7 +16,6 @@ mod tournament;
 use clap::{CommandFactory as _, Parser, Subcommand};
 use trimwise::failure::Failure;
 use trimwise_cli::commands::daemon::arguments::{HistoryArguments, StatusArguments};
-use trimwise_cli::commands::generate::{self, GenerateArguments};
 use trimwise_cli::commands::report::ReportArguments;
 use trimwise_cli::commands::trim::arguments::TrimArguments;
 use trimwise_cli::commands::{self, CommandLine as Light};
@@ -28,6 +28,7 @@ use bench::arguments::BenchArguments;
 use crashtest::arguments::CrashtestArguments;
 use device::arguments::DeviceArguments;
 use fit::arguments::FitArguments;
+use generate::GenerateArguments;
 use kernel::arguments::KernelArguments;
 use reproduce::arguments::ReproduceArguments;
 use selftest::arguments::SelftestArguments;
@@ -82,8 +83,7 @@ pub enum Command {
     /// What `trimwise report` hands over
     #[command(hide = true)]
     Report(ReportArguments),
-    /// What `trimwise generate` hands over: it makes pages and completions of both programs
-    #[command(hide = true)]
+    /// Make man pages and shell completions
     Generate(GenerateArguments),
     // A guest has no other program of ours to ask its daemon with.
     /// Show what the daemon of a guest does
@@ -120,7 +120,7 @@ pub fn run(command: Command, caller: &dyn Caller) -> Result<String, Failure> {
         Command::Report(arguments) => report::run(&arguments),
         Command::Generate(arguments) => {
             let experiments: Vec<&str> = experiment::ALL.iter().map(|experiment| experiment.name).collect();
-            generate::run_with(&arguments, &whole(), &[], &experiments)
+            generate::run(&arguments, &whole(), &experiments)
         }
         Command::Status(arguments) => commands::run(commands::Command::Status(arguments), caller),
         Command::History(arguments) => commands::run(commands::Command::History(arguments), caller),

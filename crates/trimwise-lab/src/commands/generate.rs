@@ -12,10 +12,7 @@ use trimwise::failure::{Failure, argument};
 use trimwise::policy::PolicySpec;
 use trimwise::profile::Profile;
 use trimwise::workload::apps;
-
-use super::whole;
-use crate::laboratory::{self, COMMANDS};
-use crate::output;
+use trimwise_cli::output;
 
 /// Arguments of `generate`.
 #[derive(Debug, Args)]
@@ -48,30 +45,17 @@ pub enum What {
     },
 }
 
-/// Runs the command and returns what to print. The laboratory, if it is there, makes all: it knows its own commands too.
-pub fn run(arguments: &GenerateArguments) -> Result<String, Failure> {
-    if laboratory::is_there()? {
-        return Err(laboratory::hand_over("`trimwise generate`"));
-    }
-    run_with(arguments, &whole(), &COMMANDS.map(|(name, _)| name), &[])
-}
-
-/// Makes pages or completions of a whole command, without pages of `left_out`; `experiments` can be completed.
-///
-/// # Errors
-///
-/// If they cannot be written.
-pub fn run_with(
+/// Makes pages or completions of the commands of both programs; `experiments` are the names that can be completed.
+pub fn run(
     arguments: &GenerateArguments,
     whole: &clap::Command,
-    left_out: &[&str],
     experiments: &[&str],
 ) -> Result<String, Failure> {
     match &arguments.what {
         What::Man { directory } => {
             trimwise_study::place::check_directory(argument("directory"), directory)
                 .map_err(|failure| Failure::usage(format!("generate man {failure}")))?;
-            let pages = man_pages(whole, left_out, directory)?;
+            let pages = man_pages(whole, directory)?;
             Ok(format!("{pages} man pages in {}\n", directory.display()))
         }
         What::Completions { shell } => {
@@ -85,14 +69,13 @@ pub fn run_with(
 }
 
 /// Writes the pages of the whole command and of each of its commands; returns how many.
-fn man_pages(whole: &clap::Command, left_out: &[&str], directory: &Path) -> Result<usize, Failure> {
-    fn write(command: &clap::Command, left_out: &[&str], directory: &Path) -> Result<usize, Failure> {
+fn man_pages(whole: &clap::Command, directory: &Path) -> Result<usize, Failure> {
+    fn write(command: &clap::Command, directory: &Path) -> Result<usize, Failure> {
         let page = Man::new(command.clone());
         let path = directory.join(page.get_filename());
         man_page(&page, command).and_then(|text| fs::write(&path, text)).map_err(failed(&path))?;
-        let visible =
-            command.get_subcommands().filter(|c| !c.is_hide_set() && !left_out.contains(&c.get_name()));
-        visible.map(|c| write(c, &[], directory)).sum::<Result<usize, Failure>>().map(|below| below + 1)
+        let visible = command.get_subcommands().filter(|c| !c.is_hide_set());
+        visible.map(|c| write(c, directory)).sum::<Result<usize, Failure>>().map(|below| below + 1)
     }
     fn failed(path: &Path) -> impl Fn(std::io::Error) -> Failure {
         move |e| Failure::run(format!("generate man: {}: {e}", path.display()))
@@ -100,7 +83,7 @@ fn man_pages(whole: &clap::Command, left_out: &[&str], directory: &Path) -> Resu
     fs::create_dir_all(directory).map_err(failed(directory))?;
     let mut command = whole.clone().disable_help_subcommand(true);
     command.build();
-    write(&command, left_out, directory)
+    write(&command, directory)
 }
 
 /// As [`Man::render`], but the text below the options keeps its lines, as examples need.
