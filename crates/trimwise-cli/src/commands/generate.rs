@@ -17,7 +17,6 @@ use super::whole;
 use crate::laboratory::{self, COMMANDS};
 use crate::output;
 
-/// Arguments of `generate`.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:\n  \
     trimwise generate man ~/.local/share/man/man1\n      \
@@ -26,12 +25,10 @@ use crate::output;
     trimwise generate completions zsh >~/.zfunc/_trimwise\n  \
     trimwise generate completions fish >~/.config/fish/completions/trimwise.fish")]
 pub struct GenerateArguments {
-    /// What to make
     #[command(subcommand)]
     pub what: What,
 }
 
-/// What can be made.
 #[derive(Debug, Subcommand)]
 pub enum What {
     /// Write a man page for every command to DIR, which is made if missing; pages of trimwise in it are replaced
@@ -48,7 +45,7 @@ pub enum What {
     },
 }
 
-/// Runs the command and returns what to print. The laboratory, if it is there, makes all: it knows its own commands too.
+/// Runs the command. If the laboratory is installed, it makes everything, because it knows its own commands too.
 pub fn run(arguments: &GenerateArguments) -> Result<String, Failure> {
     if laboratory::is_there()? {
         return Err(laboratory::hand_over("`trimwise generate`"));
@@ -56,11 +53,8 @@ pub fn run(arguments: &GenerateArguments) -> Result<String, Failure> {
     run_with(arguments, &whole(), &COMMANDS.map(|(name, _)| name), &[])
 }
 
-/// Makes pages or completions of a whole command, without pages of `left_out`; `experiments` can be completed.
-///
-/// # Errors
-///
-/// If they cannot be written.
+/// Makes man pages or completions for a whole command. Pages of the commands in `left_out` are not written;
+/// `experiments` are the names that completions offer.
 pub fn run_with(
     arguments: &GenerateArguments,
     whole: &clap::Command,
@@ -78,13 +72,13 @@ pub fn run_with(
             let shell: Shell = shell.parse().map_err(Failure::usage)?;
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut for_completion(whole, experiments), "trimwise", &mut script);
-            // A script is no text: its lines stay as they are.
+            // A script must not be wrapped, so it is printed as it is.
             output::print_always(script).map(|()| String::new())
         }
     }
 }
 
-/// Writes the pages of the whole command and of each of its commands; returns how many.
+/// Writes a page for the whole command and one for each subcommand; returns their number.
 fn man_pages(whole: &clap::Command, left_out: &[&str], directory: &Path) -> Result<usize, Failure> {
     fn write(command: &clap::Command, left_out: &[&str], directory: &Path) -> Result<usize, Failure> {
         let page = Man::new(command.clone());
@@ -103,7 +97,7 @@ fn man_pages(whole: &clap::Command, left_out: &[&str], directory: &Path) -> Resu
     write(&command, left_out, directory)
 }
 
-/// As [`Man::render`], but the text below the options keeps its lines, as examples need.
+/// Renders as [`Man::render`] does, but keeps the line breaks of the text below the options, which examples need.
 fn man_page(page: &Man, command: &clap::Command) -> std::io::Result<Vec<u8>> {
     let mut text = Vec::new();
     page.render_title(&mut text)?;
@@ -123,7 +117,7 @@ fn man_page(page: &Man, command: &clap::Command) -> std::io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// The command as its completions know it: what is hidden is not offered, and names are.
+/// Returns the command for completions: without what is hidden, and with the names that can be completed.
 fn for_completion(whole: &clap::Command, experiments: &[&str]) -> clap::Command {
     let shown = whole.get_subcommands().filter(|c| !c.is_hide_set());
     let command = clap::Command::new("trimwise").version(trimwise::VERSION).propagate_version(true);
@@ -132,8 +126,7 @@ fn for_completion(whole: &clap::Command, experiments: &[&str]) -> clap::Command 
         .subcommands(shown.cloned().map(|command| with_names(command, experiments)))
 }
 
-/// The same command, whose arguments that take a name know all built-in ones. Only for completion: files would no longer
-/// be accepted.
+/// Adds the built-in names to arguments that take one. Only for completions: the command would no longer accept files.
 fn with_names(command: clap::Command, experiments: &[&str]) -> clap::Command {
     let command = command.mut_args(|argument| {
         let value =
