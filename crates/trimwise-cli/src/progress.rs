@@ -30,7 +30,7 @@ const LINE_EVERY: Duration = Duration::from_secs(30);
 pub struct Progress {
     bar: ProgressBar,
     runs: Vec<Run>,
-    /// What a run is called, such as `cells`.
+    /// What a run is called, such as `runs`.
     what: String,
     /// The current activity, if it is worth showing.
     note: Mutex<String>,

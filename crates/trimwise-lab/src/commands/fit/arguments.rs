@@ -27,8 +27,8 @@ use trimwise_study::defaults;
     treats a built-in profile as a drive: does the fit recover its values?"
 )]
 pub struct FitArguments {
-    /// An existing directory or file, a block device, or model:NAME. In a directory, a new file is measured; a file
-    /// must be empty, or its loss confirmed with --destroy. file:PATH (also a new file) and dev:PATH as with `bench`
+    /// What to measure: an existing directory (in a new file there), an existing file (empty, or confirmed with
+    /// --destroy) or block device, or model:NAME; file:PATH (also a new file) and dev:PATH as with `bench`
     #[arg(value_name = "DEV|FILE", value_parser = word)]
     pub target: String,
 

@@ -311,8 +311,8 @@ impl Played<'_> {
         {
             return Ok(cells);
         }
-        let why = "a second run of the first cell gave a different result; expected decisions that follow from the events \
-                   alone, not from a clock, a random number or a file";
+        let why = "a second run of the first cell gave a different result; expected decisions that follow from the \
+                   events alone, not from a clock, a random number or a file";
         Err(Ended::Out(why.to_owned()))
     }
 }
