@@ -120,8 +120,8 @@ fn text(Replay { trace, target, discards, replay, notes, .. }: &Replay) -> Strin
     }
     if *unwritten_read_bytes > 0 && prelude.is_none() {
         let note = format!(
-            "{} of the {} read had not been written by this replay. A file system answers reads of what was never \
-             written without the drive, and a drive without its flash, so read latencies may be too short.",
+            "{} of the {} read had not been written by this replay. A file system answers reads of unwritten \
+             space without asking the drive, and a drive without reading its flash, so read latencies may be too short.",
             Bytes(*unwritten_read_bytes),
             Bytes(figures.read_bytes)
         );

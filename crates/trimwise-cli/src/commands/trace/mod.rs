@@ -37,7 +37,7 @@ pub fn run(command: &TraceCommand, caller: &dyn Caller) -> Result<String, Failur
 
 fn left_out_text(LeftOut { empty, other }: LeftOut) -> String {
     let counts = [
-        (empty, "requests of no sectors were left out."),
+        (empty, "requests for no sectors were left out."),
         (other, "requests of other or unknown kinds were left out."),
     ];
     counts

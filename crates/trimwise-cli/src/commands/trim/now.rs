@@ -43,7 +43,7 @@ fn words(waited: &Waited) -> String {
     let unverified = match waited.unverified_bytes {
         0 => String::new(),
         sent => format!(
-            ", {} more sent but unverified (whether the drive took it does not show here)",
+            ", {} more sent but unverified (this host cannot tell whether the drive carried it out)",
             Bytes(sent)
         ),
     };
@@ -53,7 +53,7 @@ fn words(waited: &Waited) -> String {
     };
     // Worded like the verdict of a trim without the daemon.
     let done = match waited.on_virtual_disk {
-        true => "accepted by a virtual disk (whether its host gives them back does not show here)",
+        true => "accepted by a virtual disk (whether its host frees the space cannot be seen from here)",
         false => "trimmed",
     };
     let (trimmed, took) = (Bytes(waited.trimmed_bytes), figures::time(waited.took_ns.as_secs_f64()));

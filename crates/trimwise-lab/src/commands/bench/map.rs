@@ -168,7 +168,7 @@ fn charts(runs: &[(&str, &Map)]) -> Vec<Chart> {
     let chart = |shown: Shown| {
         Chart {
         title: shown.0.to_owned(),
-        caption: "Both rates are offered; a cell is empty where no such request was. Colours are logarithmic, the same in all \
+        caption: "Both rates are offered; a cell is empty where no such request was made. Colours are logarithmic, the same in all \
                   panels of a figure."
             .to_owned(),
         drawing: Drawing::Heat {

@@ -141,7 +141,7 @@ pub fn of_soak(tests: &SoakTests) -> String {
         text += &folded(&format!("{done} took effect; the kernel refused {refused}{which}."), 0);
     }
     text += &folded(
-        "Failed: operations that the kernel refused, most because the file was not there; no space: those among them \
+        "Failed: operations that the kernel refused, mostly because the file did not exist; no space: those among them \
          that found the drive full.",
         0,
     );

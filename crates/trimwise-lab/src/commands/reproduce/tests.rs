@@ -10,7 +10,7 @@ use trimwise_study::caller::Silent;
 use super::*;
 use crate::commands::{Command, CommandLine};
 
-/// An experiment in the model, and one that boots a kernel. Neither can run.
+/// An experiment in the model, and one that boots a kernel. Neither runs anything.
 static INVENTED: [&Experiment; 2] = [
     &Experiment { name: "postmark-vendors", host: Host::ModelOrKernel("6.1:ext4", |_, _| Ok(())), ..PLAIN },
     &Experiment { name: "booting", host: Host::AnyKernel(|_, _| Ok(())), ..PLAIN },

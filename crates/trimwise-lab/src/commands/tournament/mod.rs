@@ -113,8 +113,9 @@ fn part(ratio: f64) -> String {
 
 /// Explains the columns.
 const LEGEND: &str = "vs off: time compared with `off`, as the geometric mean over the cells, and its 95 % interval \
-                      (paired bootstrap over drives and workloads). rank: 2-4 where the cells do not tell policies apart, each pair taken alone at 95 %, by more than 0.5 %. worst: distance to \
-                      the best of the field in the cell where that is largest. won: cells in which none was faster. flash: \
+                      (paired bootstrap over drives and workloads). rank: such as 2-4 if the cells do not tell \
+                      policies apart (each pair by itself, at 95 %, by more than 0.5 %). worst: distance to the best \
+                      of the field in the cell where that is largest. won: cells in which none was faster. flash: \
                       flash written compared with `off`.";
 
 fn text(tournament: &Tournament) -> String {

@@ -66,7 +66,7 @@ pub fn find(
         |path: &Path, error: &dyn std::fmt::Display| Failure::usage(format!("{}: {error}", path.display()));
     let folder = fs::canonicalize(folder).map_err(|error| {
         let expected = "expected an existing folder, which may be empty";
-        failed(folder, &format!("{error}; {expected}: then only the policies of the rules play"))
+        failed(folder, &format!("{error}; {expected}: then only the policies of the rules take part"))
     })?;
     let mut files = Vec::new();
     for entry in fs::read_dir(&folder).map_err(|error| failed(&folder, &error))? {
