@@ -11,7 +11,6 @@ use trimwise_study::bench::Part;
 use trimwise_study::check::{GUEST_S, JOBS};
 use trimwise_study::defaults;
 
-/// Where a command's result goes as JSON.
 #[derive(Clone, Debug, Default, Args)]
 pub struct JsonArguments {
     /// Write the result as JSON to a new file; `-`, or no FILE, prints it instead of the text
@@ -23,7 +22,6 @@ pub struct JsonArguments {
     pub force: bool,
 }
 
-/// Arguments about output that commands share.
 #[derive(Clone, Debug, Default, Args)]
 pub struct OutputArguments {
     /// Runs at a time; the result is the same for any number [default: the number of cores, or fewer if memory is
@@ -44,7 +42,7 @@ pub struct OutputArguments {
     pub force: bool,
 }
 
-/// How long a guest may take, in this computer's time.
+/// Limits on a guest, in real time rather than its virtual time.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct GuestLimits {
     /// End a kernel that is silent for this many seconds, because it computes or hangs [default: 120]
@@ -57,7 +55,6 @@ pub struct GuestLimits {
 }
 
 impl GuestLimits {
-    /// Returns the limits as a request has them.
     pub const fn request(&self) -> trimwise_study::guest_limits::GuestLimits {
         trimwise_study::guest_limits::GuestLimits {
             max_silence_s: self.max_silence,
@@ -65,13 +62,12 @@ impl GuestLimits {
         }
     }
 
-    /// Whether any limit is given.
     pub const fn are_given(&self) -> bool {
         self.request().are_given()
     }
 }
 
-/// Help of `--policy`, including the default.
+/// Help text of `--policy`, with the default.
 pub fn policy_help() -> String {
     let default = defaults::POLICIES.join(" ");
     format!(
@@ -81,12 +77,11 @@ pub fn policy_help() -> String {
     )
 }
 
-/// Parses a part of a device.
 pub fn region(text: &str) -> Result<Part, String> {
     text.parse()
 }
 
-/// Parses a whole number; the error names the accepted range.
+/// Parses a whole number in a range; the error names the range.
 pub fn whole<T: TryFrom<u64>>(
     least: u64,
     most: u64,
@@ -99,16 +94,16 @@ pub fn whole<T: TryFrom<u64>>(
     }
 }
 
-/// Parses a whole number in a range of a request; the error names it.
+/// Parses a whole number in the range of a request's field; the error names the range.
 pub fn whole_in<T: TryFrom<u64> + Copy + Into<u64>>(
     range: &RangeInclusive<T>,
 ) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static {
     whole((*range.start()).into(), (*range.end()).into())
 }
 
-/// Rejects an empty word, such as an unset variable of a script.
+/// Rejects an empty value, such as an unset variable in a script.
 pub fn word(text: &str) -> Result<String, String> {
-    if text.is_empty() { Err("expected a word that is not empty".to_string()) } else { Ok(text.to_string()) }
+    if text.is_empty() { Err("expected a non-empty value".to_string()) } else { Ok(text.to_string()) }
 }
 
 /// Parses a size above 0.

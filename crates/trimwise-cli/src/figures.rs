@@ -10,7 +10,7 @@ pub use trimwise::numbers::{
 use trimwise::policy::PolicyId;
 use trimwise::workload::latency::{LatencySummary, Operation};
 
-/// How far an interval reaches from its median, on the wider side: `± 1.2 %`; `None` for a single run.
+/// Formats the wider side of an interval, relative to the median, as in `± 1.2 %`; `None` for a single run.
 fn plus_minus(median: f64, interval: Interval) -> Option<String> {
     if interval.confidence <= 0.0 {
         return None;
@@ -19,12 +19,12 @@ fn plus_minus(median: f64, interval: Interval) -> Option<String> {
     Some(if median == 0.0 { "± 0 %".to_string() } else { format!("± {:.1} %", reach / median * 100.0) })
 }
 
-/// Formats the number of runs; if one stands for all, adds that it is exact.
+/// Formats the number of runs. One that stands for all is called exact.
 pub fn runs(sample: &Sample) -> String {
     if sample.is_exact() { "1, exact".to_string() } else { sample.n().to_string() }
 }
 
-/// The median of a duration, with its interval if there is one.
+/// Formats the median of durations, with its interval if there is one.
 pub fn duration(sample: &Sample) -> String {
     let median = time(sample.median());
     match plus_minus(sample.median(), sample.interval()) {
@@ -42,8 +42,8 @@ pub fn difference(comparison: Option<&Comparison>) -> String {
     }
 }
 
-/// Formats how much longer it takes than the bound, which comes first in `comparison`. A distance that is not
-/// significant is an estimate and comes after a `~`. Empty for the bound itself.
+/// Formats how much longer a policy takes than the bound; `~` marks a difference that is not significant. Empty for the
+/// bound itself.
 pub fn distance(p: &PolicySummary) -> String {
     match &p.versus_ideal {
         None if *p.policy == PolicyId::IDEAL => String::new(),
@@ -53,12 +53,12 @@ pub fn distance(p: &PolicySummary) -> String {
     }
 }
 
-/// Returns the headings of a view: the policy's, and those of its figures.
+/// Returns `policy` and the headings of a view's figures.
 pub fn headings(view: View) -> Vec<&'static str> {
     std::iter::once("policy").chain(view.figures().map(|(_, heading)| heading)).collect()
 }
 
-/// Returns the headings of a view, and a row for each policy that it is about.
+/// Returns the headings of a view, and a row for each policy.
 pub fn rows(view: View, device: &DeviceSummary) -> (Vec<&'static str>, Vec<Vec<String>>) {
     let row = |p: &PolicySummary| {
         let figures = view.figures().map(|(figure, _)| figure.text(p));
@@ -68,7 +68,7 @@ pub fn rows(view: View, device: &DeviceSummary) -> (Vec<&'static str>, Vec<Vec<S
     (headings(view), covered.map(row).collect())
 }
 
-/// Returns the latencies of these operations: operation, policy, count, median, 99 %, 99.9 % and the slowest.
+/// Returns a row for each of these operations and each policy: count, median, 99 %, 99.9 % and maximum.
 pub fn latencies(device: &DeviceSummary, operations: &[Operation]) -> Vec<[String; 7]> {
     let mut rows = Vec::new();
     for operation in operations {
@@ -95,7 +95,7 @@ pub fn latencies(device: &DeviceSummary, operations: &[Operation]) -> Vec<[Strin
     rows
 }
 
-/// Whether a cell is of a trace.
+/// Returns true for a cell that replayed a trace.
 pub fn is_trace(cell: &Cell) -> bool {
     matches!(cell.workload, WorkloadFigures::Replay(_))
 }

@@ -1,9 +1,9 @@
 //! Ctrl-C (and SIGTERM).
 //!
-//! A run in the model holds nothing but memory, so it simply ends; finished ones are kept. A run on a real directory
-//! removes its files first. A trim ends after the current slice, and device tests end with the results so far. A command that waits for the daemon
-//! only stops waiting. Once results are complete and on their way out, perhaps into a pipe that nobody reads, an
-//! interrupt ends any command at once.
+//! A run in the model holds nothing but memory, so it simply ends, and finished runs are kept. A run on a real
+//! directory removes its files first. A trim ends after the current slice, device tests end with the results so far,
+//! and a command that waits for the daemon only stops waiting. Once results are complete and being written, perhaps
+//! into a pipe that nobody reads, an interrupt ends any command at once.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,7 @@ use trimwise_study::caller::OnInterrupt;
 /// Exit code of an interrupted command, as a shell reports a process that Ctrl-C ended.
 pub const EXIT_CODE: u8 = 130;
 
-/// What is said when the flag is raised.
+/// Returns what to tell the user when the flag is raised.
 fn notice(how: OnInterrupt) -> &'static str {
     match how {
         OnInterrupt::Exit => "error: interrupted",
@@ -32,15 +32,15 @@ fn notice(how: OnInterrupt) -> &'static str {
 
 static DELIVERS: AtomicBool = AtomicBool::new(false);
 
-/// A file that is being written, under its temporary name.
+/// The temporary name of the file that is being written.
 static UNFINISHED: Mutex<Option<PathBuf>> = Mutex::new(None);
 
-/// Says that all runs have ended and that only their results remain to be written.
+/// Records that all runs have ended and only their results remain to be written.
 pub fn begin_delivery() {
     DELIVERS.store(true, Ordering::SeqCst);
 }
 
-/// Names the file that an interrupt must remove, `None` if there is none.
+/// Names the file that an interrupt must remove; `None` if there is none.
 pub fn set_unfinished(path: Option<&Path>) {
     *UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner) = path.map(Path::to_owned);
 }
@@ -52,7 +52,7 @@ fn end_delivery() -> ! {
     std::process::exit(EXIT_CODE.into());
 }
 
-/// Installs the handler; the flag is raised when the user wants to stop.
+/// Installs the handler and returns the flag that it raises when the user wants to stop.
 pub fn install(on_interrupt: OnInterrupt) -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::new(AtomicBool::new(false));
     let raised = Arc::clone(&flag);
@@ -64,7 +64,7 @@ pub fn install(on_interrupt: OnInterrupt) -> Result<Arc<AtomicBool>, Failure> {
         if is_first {
             eprintln!("\n{}", notice(on_interrupt));
         }
-        // A run that has files to remove does so, however often it is told to stop.
+        // A run with files to remove always removes them, no matter how often it is interrupted.
         if on_interrupt == OnInterrupt::Exit || (!is_first && on_interrupt != OnInterrupt::Stop) {
             std::process::exit(EXIT_CODE.into());
         }
@@ -72,11 +72,7 @@ pub fn install(on_interrupt: OnInterrupt) -> Result<Arc<AtomicBool>, Failure> {
     Ok(flag)
 }
 
-/// Calls `act` on a thread of its own at each SIGINT, SIGTERM or SIGHUP.
-///
-/// # Errors
-///
-/// A [`Failure`] of the run if the handler cannot be installed.
+/// Calls `act`, on a separate thread, at each SIGINT, SIGTERM or SIGHUP.
 pub fn on_signal(mut act: impl FnMut() + Send + 'static) -> Result<(), Failure> {
     let failed = |e| Failure::run(format!("cannot install the handler for Ctrl-C: {e}"));
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;

@@ -1,10 +1,11 @@
 //! The program `trimwise-lab`, which has the commands that need real kernels, emulated drives or experiments.
 //!
-//! It is found as git finds its commands: next to this program, or else in PATH. A command of the laboratory replaces this
-//! process, so that terminal, signals and exit codes are its own. Where a comparison, an advice or a sweep needs a kernel,
-//! it is asked over its standard input and output ([`trimwise_study::laboratory`]).
+//! It is found as git finds its commands: next to this program, or else in PATH. To run one of its commands, this
+//! process is replaced by it, so the terminal, signals and exit codes are its own. If a comparison, an advice or a
+//! sweep needs a kernel, the request goes to it over its standard input and output ([`trimwise_study::laboratory`]).
 //!
-//! Both programs have the code of the models and of requests in them, so they work together only if that is the same.
+//! Both programs contain the code of the models and of the requests, so they work together only if that code is the
+//! same.
 
 use std::env;
 use std::ffi::OsString;
@@ -26,10 +27,9 @@ use trimwise_study::compare::{CompareRequest, Comparison};
 use trimwise_study::laboratory::{Answer, Ask, Laboratory, Line, Said};
 use trimwise_study::sweep::{Summary, SweepRequest};
 
-/// The program's name.
 pub const PROGRAM: &str = "trimwise-lab";
 
-/// Its commands and what each does, for the one help; a test of the program compares them with its own.
+/// Its commands with their descriptions, for the common help. A test of that program compares them with its own.
 pub const COMMANDS: [(&str, &str); 9] = [
     ("tournament", "Rank policies, and your own, over many weeks and drives"),
     ("reproduce", "Repeat a published experiment and show its figures next to ours"),
@@ -42,29 +42,27 @@ pub const COMMANDS: [(&str, &str); 9] = [
     ("generate", "Make man pages and shell completions"),
 ];
 
-/// Its hidden command that prints its [`Identity`].
+/// Hidden command that prints the program's [`Identity`].
 pub const IDENTIFY: &str = "identity";
-/// Its hidden command that answers a request.
+/// Hidden command that answers a request.
 pub const ANSWER: &str = "answer";
 
-/// How to get the program.
 const REMEDY: &str =
     "`cargo install --path crates/trimwise-lab`, or the Debian package trimwise, which has both programs";
 
-/// How often the flag that stops a run is looked at.
+/// How often to check whether the user wants to stop.
 const LOOKED_EVERY: Duration = Duration::from_millis(50);
 
-/// What two programs must have in common to work together.
+/// Must be equal for two programs to work together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
-    /// The version.
     pub version: String,
-    /// A hash of the code that both have.
+    /// Hash of the code that both programs contain.
     pub build: String,
 }
 
 impl Identity {
-    /// Returns that of this program.
+    /// Returns the identity of this program.
     pub fn own() -> Self {
         Self { version: trimwise::VERSION.to_owned(), build: env!("TRIMWISE_BUILD").to_owned() }
     }
@@ -76,21 +74,21 @@ impl fmt::Display for Identity {
     }
 }
 
-/// The program, found and of the same build.
+/// Path of the program, which is of the same build as this one.
 #[derive(Clone, Debug)]
 pub struct Program(PathBuf);
 
-/// Why there is none.
+/// Why the program cannot be used.
 #[derive(Clone, Debug)]
 enum Missing {
-    /// It is not next to this program, nor in PATH.
+    /// It is neither next to this program nor in PATH.
     Nowhere { beside: PathBuf },
-    /// It is there but cannot be used.
+    /// It was found but is unfit.
     Unfit(Failure),
 }
 
 impl Missing {
-    /// Says why something cannot run that needs the program.
+    /// Returns the error for `what`, which needs the program.
     fn failure(self, what: &str) -> Failure {
         match self {
             Self::Nowhere { beside } => Failure::usage(format!(
@@ -104,7 +102,6 @@ impl Missing {
 }
 
 impl Program {
-    /// Finds the program.
     fn find() -> Result<Self, Missing> {
         let own =
             env::current_exe().map_err(|e| Missing::Unfit(Failure::run(format!("this program: {e}"))))?;
@@ -117,7 +114,7 @@ impl Program {
         Ok(Self(program))
     }
 
-    /// Starts it to answer a request.
+    /// Starts the program and has it answer a request.
     fn ask(&self, ask: Ask, caller: &dyn Caller) -> Result<Answer, Failure> {
         let failed = |e: std::io::Error| Failure::run(format!("{}: {e}", self.0.display()));
         let mut child = Command::new(&self.0)
@@ -127,7 +124,7 @@ impl Program {
             .spawn()
             .map_err(failed)?;
         let answer = talk(&mut child, &ask, caller);
-        // It ends by itself once it has answered; after anything else it is of no use.
+        // After an answer it ends by itself; otherwise it must be killed.
         if !matches!(answer, Ok(Some(_))) {
             let _ = child.kill();
         }
@@ -138,7 +135,7 @@ impl Program {
                 Err(Failure::run(format!("{}: ended before it answered ({status})", self.0.display())))
             }
             Err(Broken::Said(line)) => Err(Failure::run(format!(
-                "{}: said what trimwise does not understand: {line}",
+                "{}: sent a message that trimwise does not understand: {line}",
                 self.0.display()
             ))),
             Err(Broken::Failed(failure)) => Err(failure),
@@ -146,14 +143,14 @@ impl Program {
     }
 }
 
-/// What broke a conversation off.
+/// Why the conversation ended without an answer.
 enum Broken {
-    /// A line that is none of [`Said`].
+    /// A line that is not a [`Said`].
     Said(String),
     Failed(Failure),
 }
 
-/// Asks, shows what it says, and returns its answer; `None` if it ended without one.
+/// Sends the request, shows notes and progress, and returns the answer; `None` if the program ended without one.
 fn talk(
     child: &mut Child,
     ask: &Ask,
@@ -161,12 +158,12 @@ fn talk(
 ) -> Result<Option<Result<Answer, Failure>>, Broken> {
     let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else { return Ok(None) };
     let input = Arc::new(Mutex::new(input));
-    // A program that ends before it has read all says so by ending.
+    // If the program ends before it has read everything, that shows when its output ends.
     send(&input, &Line::Ask(Box::new(ask.clone()))).map_err(|e| Broken::Failed(Failure::usage(e)))?;
     let mut displays: Vec<Arc<dyn Progress>> = Vec::new();
     let done = Done(Arc::default());
     for line in BufReader::new(output).lines() {
-        let Ok(line) = line else { return Err(Broken::Said("bytes that are no text".to_owned())) };
+        let Ok(line) = line else { return Err(Broken::Said("bytes that are not text".to_owned())) };
         let Ok(said) = serde_json::from_str::<Said>(&line) else {
             return Err(Broken::Said(shortened(&line)));
         };
@@ -201,7 +198,7 @@ fn talk(
     Ok(None)
 }
 
-/// Tells a thread that the conversation is over, however it ends.
+/// When dropped, tells a thread that the conversation is over.
 struct Done(Arc<AtomicBool>);
 
 impl Drop for Done {
@@ -210,7 +207,7 @@ impl Drop for Done {
     }
 }
 
-/// Passes a stop on, on a thread of its own.
+/// Watches, on a separate thread, for the user's wish to stop, and passes it on.
 fn pass_on(
     flag: Arc<AtomicBool>,
     input: Arc<Mutex<ChildStdin>>,
@@ -229,7 +226,7 @@ fn pass_on(
     thread.map(drop).map_err(|e| Failure::run(format!("cannot watch for Ctrl-C: {e}")))
 }
 
-/// Sends a line. That nobody reads it shows when the answer is read.
+/// Sends a line. Write errors are ignored: if the program is gone, reading its answer fails.
 fn send(input: &Mutex<ChildStdin>, line: &Line) -> serde_json::Result<()> {
     let mut text = serde_json::to_vec(line)?;
     text.push(b'\n');
@@ -238,7 +235,7 @@ fn send(input: &Mutex<ChildStdin>, line: &Line) -> serde_json::Result<()> {
     Ok(())
 }
 
-/// The beginning of a line, for a message.
+/// Returns the start of a line, for a message.
 fn shortened(line: &str) -> String {
     const CHARS: usize = 80;
     let more = if line.chars().nth(CHARS).is_some() { "..." } else { "" };
@@ -249,7 +246,7 @@ fn is_program(path: &Path) -> bool {
     path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
-/// Rejects a program of another build.
+/// Rejects a program from another build.
 fn expect_same(program: &Path, own: &Path) -> Result<(), Failure> {
     let identity = Identity::own();
     let ended = Command::new(program).arg(IDENTIFY).stdin(Stdio::null()).output();
@@ -269,7 +266,7 @@ fn expect_same(program: &Path, own: &Path) -> Result<(), Failure> {
     )))
 }
 
-/// Returns the words of this process if its command is one of the laboratory, or `help` of one; and that command.
+/// Returns the laboratory's command that these arguments name, directly or after `help`.
 pub fn wanted(words: &[OsString]) -> Option<&'static str> {
     let mut commands = words.iter().filter_map(|word| word.to_str()).filter(|word| !word.starts_with('-'));
     let named = |word: &str| COMMANDS.iter().find(|(name, _)| *name == word).map(|(name, _)| *name);
@@ -279,7 +276,7 @@ pub fn wanted(words: &[OsString]) -> Option<&'static str> {
     }
 }
 
-/// Replaces this process by the program, with the same words; returns only if that fails.
+/// Replaces this process with the program, run with the same arguments; returns only if that fails.
 pub fn hand_over(what: &str) -> Failure {
     match Program::find() {
         Err(missing) => missing.failure(what),
@@ -290,7 +287,7 @@ pub fn hand_over(what: &str) -> Failure {
     }
 }
 
-/// The program next to this one, or in PATH.
+/// The program found next to this one, or in PATH.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Beside;
 
@@ -300,9 +297,9 @@ impl Beside {
     }
 }
 
-/// The error for an answer to another request.
+/// Returns the error for an answer that belongs to another kind of request.
 fn unasked() -> Failure {
-    Failure::run(format!("{PROGRAM}: answered what it was not asked"))
+    Failure::run(format!("{PROGRAM}: sent the answer to another kind of request"))
 }
 
 impl Laboratory for Beside {

@@ -25,7 +25,7 @@ use trimwise::failure::Failure;
 
 use crate::commands::CommandLine;
 
-/// Runs the command of this process's arguments, and prints its result.
+/// Runs the command given by this process's arguments, and prints its result.
 pub fn main() -> ExitCode {
     let words: Vec<_> = std::env::args_os().skip(1).collect();
     if let Some(command) = laboratory::wanted(&words) {
@@ -39,7 +39,7 @@ pub fn main() -> ExitCode {
     ended(commands::run(command_line.command, &terminal::Terminal))
 }
 
-/// Prints what is left to print, or the error, and returns the exit code.
+/// Prints the remaining text, or the error, and returns the exit code.
 pub fn ended(result: Result<String, Failure>) -> ExitCode {
     match result.and_then(|text| output::print(&text)) {
         Ok(()) => ExitCode::SUCCESS,
@@ -47,7 +47,7 @@ pub fn ended(result: Result<String, Failure>) -> ExitCode {
             let lines: Vec<String> = failure.to_string().lines().map(table::plain).collect();
             let message = format!("error: {}\n", lines.join("\n"));
             let message = table::fitted(&message, &Term::stderr());
-            // Nobody may be reading, and that must not change the exit code.
+            // The reader may be gone; that must not change the exit code.
             let _ = std::io::stderr().write_all(message.as_bytes());
             ExitCode::from(exit_code(&failure))
         }

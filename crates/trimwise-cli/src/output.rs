@@ -1,8 +1,8 @@
 //! Where results go.
 //!
-//! Nothing is overwritten unless `--force` is given, and a bad destination is rejected before the run: nobody should
-//! wait minutes to read that a file exists. Each file is written whole under another name in the same directory and
-//! then renamed, so that a full disk leaves no half file. If the final write fails, the result goes to the temporary
+//! Nothing is overwritten without `--force`, and a bad destination is rejected before the run: nobody should wait
+//! minutes to read that a file exists. Each file is written in full under a temporary name in the same directory and
+//! then renamed, so a full disk leaves no half-written file. If that fails, the result is saved in the temporary
 //! directory: no finished run is lost.
 
 use std::fs::{self, File, OpenOptions};
@@ -23,7 +23,6 @@ use crate::arguments::{JsonArguments, OutputArguments};
 use crate::interrupt;
 use crate::table::fitted;
 
-/// Where the user wants the results.
 #[derive(Clone, Debug)]
 pub struct Destinations {
     json: Option<PathBuf>,
@@ -54,29 +53,28 @@ impl Destinations {
         Ok(Self { json: arguments.json.clone(), report: arguments.report.clone(), force })
     }
 
-    /// Does the same for a command that writes JSON and no report.
+    /// Like [`Self::check`], for a command that writes JSON but no report.
     pub fn check_json(arguments: &JsonArguments) -> Result<Self, Failure> {
         let JsonArguments { json, force } = arguments.clone();
         Self::check(&OutputArguments { json, force, ..OutputArguments::default() })
     }
 
-    /// Whether standard output carries only JSON.
+    /// Returns true if standard output carries only JSON.
     pub fn json_to_stdout(&self) -> bool {
         self.json.as_deref().is_some_and(is_stdout)
     }
 
-    /// Whether a report is requested.
     pub fn wants_report(&self) -> bool {
         self.report.is_some()
     }
 
-    /// Writes a finished result to its destinations and returns the text to print. If something cannot be written, the
-    /// text is printed anyway, and the failure is returned.
+    /// Writes a result to its destinations and returns the text to print. If something cannot be written, prints the
+    /// text and returns the failure.
     pub fn deliver<T: Serialize>(&self, json: &T, text: impl FnOnce() -> String) -> Result<String, Failure> {
         self.deliver_with_report(json, || Ok(String::new()), text)
     }
 
-    /// Does the same with a report, which is made only if it is requested.
+    /// Like [`Self::deliver`], with a report, which is made only if it is requested.
     pub fn deliver_with_report<T: Serialize>(
         &self,
         json: &T,
@@ -86,7 +84,7 @@ impl Destinations {
         self.deliver_text(Versioned::of(json).text(), html, text)
     }
 
-    /// Does the same for a list; each of its documents has the schema's number.
+    /// Like [`Self::deliver_with_report`], for a list; each of its documents has the schema's number.
     pub fn deliver_list<T: Serialize>(
         &self,
         list: &[T],
@@ -122,7 +120,6 @@ impl Destinations {
         }
     }
 
-    /// Writes JSON to its destination, if there is one.
     fn write_json(&self, json: &str) -> Result<(), Failure> {
         let Some(path) = &self.json else { return Ok(()) };
         if is_stdout(path) {
@@ -131,7 +128,6 @@ impl Destinations {
         self.write_file("--json", path, json).map_err(|failure| rescued(failure, "json", json))
     }
 
-    /// Writes the report and returns its path.
     fn write_report(&self, html: &str) -> Result<Option<PathBuf>, Failure> {
         let Some(directory) = &self.report else { return Ok(None) };
         let (there, missing) = split_at_missing(directory);
@@ -140,7 +136,7 @@ impl Destinations {
             .map_err(|e| Failure::run(format!("--report {}: {e}", directory.display())))
             .and_then(|()| self.write_file("--report", &path, html));
         if let Err(failure) = written {
-            // Remove the directories created for it; those that are not empty stay.
+            // Remove the directories created for it, unless something else is in them.
             let made: Vec<PathBuf> = missing.ancestors().map(|tail| there.join(tail)).collect();
             for directory in made.iter().take(made.len().saturating_sub(1)) {
                 drop(fs::remove_dir(directory));
@@ -150,19 +146,19 @@ impl Destinations {
         Ok(Some(path))
     }
 
-    /// Rejects a file of another option that exists or cannot be written, is standard output, or would be replaced by
-    /// the JSON or replace it.
+    /// Rejects another option's file if it exists or cannot be written, is standard output, or is also the file of the
+    /// JSON.
     pub fn check_another(&self, key: &'static str, path: &Path) -> Result<(), Failure> {
         self.expect_apart(key, path)?;
         check_file(key, path, self.force)
     }
 
-    /// Whether existing files are replaced.
+    /// Returns whether existing files may be replaced.
     pub fn replaces(&self) -> bool {
         self.force
     }
 
-    /// Rejects a file of another option that is standard output, or would be replaced by the JSON or replace it.
+    /// Rejects another option's file if it is standard output, or also the file of the JSON.
     pub fn expect_apart(&self, key: impl Into<Key>, path: &Path) -> Result<(), Failure> {
         let key = key.into();
         if is_stdout(path) {
@@ -171,7 +167,7 @@ impl Destinations {
         self.json.as_deref().map_or(Ok(()), |json| expect_two_files(("json".into(), json), (key, path)))
     }
 
-    /// Rejects results in the directory of another option, all of whose files belong together.
+    /// Rejects results inside another option's directory, which is read as a whole.
     pub fn expect_outside(&self, key: impl Into<Key>, directory: &Path) -> Result<(), Failure> {
         let json = self.json.as_deref().filter(|json| !is_stdout(json));
         let results = [("json", json), ("report", self.report.as_deref())];
@@ -188,7 +184,7 @@ impl Destinations {
         }
     }
 
-    /// Writes a result of another option after [`Self::check_another`] accepted its file.
+    /// Writes another option's result to a file that [`Self::check_another`] accepted.
     pub fn write_result(&self, option: &str, path: &Path, text: &str) -> Result<(), Failure> {
         let ending = path.extension().unwrap_or_default().to_string_lossy();
         self.write_file(option, path, text).map_err(|failure| rescued(failure, &ending, text))
@@ -211,9 +207,9 @@ impl Destinations {
     }
 }
 
-/// Rejects the files of two options if one would replace the other.
+/// Rejects two options that name the same file.
 pub fn expect_two_files((key, file): (Key, &Path), (other_key, other): (Key, &Path)) -> Result<(), Failure> {
-    // What is no file, such as /dev/null, is not replaced.
+    // Only regular files are replaced, so both options may name /dev/null.
     let is_file = fs::metadata(file).map_or(true, |found| found.is_file());
     if !is_file || resolved(file) != resolved(other) {
         return Ok(());
@@ -226,7 +222,7 @@ fn one_replaces((key, file): (Key, &Path), (other_key, other): (Key, &Path)) -> 
     both.because("one would replace the other").expected("two different places").fail()
 }
 
-/// Fails if one of them failed. Each message says where its result was saved.
+/// Combines two results into one failure if both failed; each message says where its result was saved.
 pub fn both(one: Result<(), Failure>, other: Result<(), Failure>) -> Result<(), Failure> {
     match (one, other) {
         (Err(one), Err(other)) => Err(Failure::run(format!("{one}; {other}"))),
@@ -234,10 +230,11 @@ pub fn both(one: Result<(), Failure>, other: Result<(), Failure>) -> Result<(), 
     }
 }
 
-/// How many names [`rescued`] tries.
+/// How many names [`rescued_in`] tries.
 const NAMES_MAX: u32 = 1000;
 
-/// Saves in the temporary directory what could not be written to its destination, and says where it is.
+/// Saves a result that could not be written to its destination in the temporary directory, and adds its place to the
+/// failure.
 fn rescued(failure: Failure, ending: &str, text: &str) -> Failure {
     rescued_in(&std::env::temp_dir(), failure, ending, text)
 }
@@ -249,7 +246,7 @@ fn rescued_in(directory: &Path, failure: Failure, ending: &str, text: &str) -> F
         let path = directory.join(name);
         (OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path), path)
     };
-    // In containers process ids repeat, so an earlier result may have the name.
+    // Process ids repeat in containers, so an earlier result may already have this name.
     let is_free = |opened: &std::io::Result<File>| {
         !opened.as_ref().is_err_and(|error| error.kind() == ErrorKind::AlreadyExists)
     };
@@ -257,7 +254,7 @@ fn rescued_in(directory: &Path, failure: Failure, ending: &str, text: &str) -> F
         return Failure::run(format!("{failure}; {} is full of earlier results", directory.display()));
     };
     let saved = opened.and_then(|mut file| {
-        // Half a file is of no use.
+        // A truncated file is useless.
         file.write_all(text.as_bytes()).inspect_err(|_| drop(fs::remove_file(&path)))
     });
     match saved {
@@ -270,22 +267,22 @@ pub use trimwise_study::SCHEMA;
 
 static QUIET: AtomicBool = AtomicBool::new(false);
 
-/// Stops all text and progress from being printed (`--quiet`).
+/// Suppresses all text and progress (`--quiet`).
 pub fn be_quiet() {
     QUIET.store(true, Ordering::Relaxed);
 }
 
-/// Whether text and progress are suppressed.
 pub fn is_quiet() -> bool {
     QUIET.load(Ordering::Relaxed)
 }
 
-/// Prints text to standard output, fitted to the terminal there, unless `--quiet` is given.
+/// Prints text to standard output, fitted to the terminal, unless `--quiet` is given.
 pub fn print(text: &str) -> Result<(), Failure> {
     if is_quiet() { Ok(()) } else { print_always(fitted(text, &Term::stdout())) }
 }
 
-/// Returns the text of a result that is no failure; prints any other, so that what was done is shown.
+/// Returns the text if there is no failure; otherwise prints it, so that what was done is shown, and returns the
+/// failure.
 pub fn concluded(text: String, failure: Option<Failure>) -> Result<String, Failure> {
     match failure {
         None => Ok(text),

@@ -1,7 +1,7 @@
-//! How far a command is, if it takes a while: a bar on a terminal, elsewhere a line now and then.
+//! Progress of commands that take a while: a bar on a terminal, or a line every now and then.
 //!
-//! The time that is left is told from runs that have ended. Before the first has, it is told only of runs that report
-//! steps from their beginning on.
+//! The time left is estimated from finished runs. Until the first has finished, it is estimated only if all runs have
+//! reported steps from their start.
 
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use trimwise_study::caller;
 
 use crate::table::plain;
 
-/// A bar is drawn once a command has run this long; shorter ones would only flicker.
+/// A bar appears once a command has run this long; for shorter ones it would only flicker.
 const DRAWN_AFTER: Duration = Duration::from_secs(2);
 
 /// Steps per run.
@@ -22,36 +22,36 @@ const STEPS: u64 = 1000;
 /// How often the bar is drawn, so that it moves even while no run reports anything.
 const DRAWN_EVERY: Duration = Duration::from_millis(200);
 
-/// How often a line is written where there is no terminal. The first comes as soon as the time left is known.
+/// How often a line is written without a terminal. The first is written as soon as the time left is known.
 const LINE_EVERY: Duration = Duration::from_secs(30);
 
-/// How far the runs of a command are.
+/// Progress of all runs of a command.
 #[derive(Debug)]
 pub struct Progress {
     bar: ProgressBar,
     runs: Vec<Run>,
-    /// What a run is called.
+    /// What a run is called, such as `runs`.
     what: String,
-    /// What is being done now, if worth telling.
+    /// The current activity, if it is worth showing.
     note: Mutex<String>,
     since: Instant,
-    /// Set once the bar is removed; locked while anything is shown.
+    /// Set once the bar is removed. Locked while anything is drawn.
     finished: Mutex<bool>,
 }
 
-/// How far one run is.
+/// Progress of one run.
 #[derive(Debug, Default)]
 struct Run {
-    /// Whether it is ageing its file system, which reports no progress.
+    /// Whether the run is ageing its file system, which reports no progress.
     ageing: AtomicBool,
     steps: AtomicU64,
-    /// When it began and ended, since the command's start.
+    /// When the run began and ended, since the command's start.
     span: Mutex<Span>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Span {
-    /// Whether it began with ageing, which its steps do not count.
+    /// Whether the run began with ageing, which its steps do not cover.
     aged: bool,
     begun: Option<Duration>,
     ended: Option<Duration>,
@@ -64,7 +64,7 @@ impl Run {
 }
 
 impl Progress {
-    /// Shows on standard error how far `runs` runs are, which are called `what`.
+    /// Shows the progress of `runs` runs, called `what`, on standard error.
     pub fn of(runs: usize, what: &str) -> Arc<Self> {
         let bar = ProgressBar::with_draw_target(Some(runs as u64 * STEPS), ProgressDrawTarget::hidden());
         if let Ok(style) =
@@ -75,7 +75,7 @@ impl Progress {
         let progress = Arc::new(Self {
             bar,
             runs: (0..runs).map(|_| Run::default()).collect(),
-            // A policy's file may have any name.
+            // May contain the name of a user's file.
             what: plain(what),
             note: Mutex::default(),
             since: Instant::now(),
@@ -86,7 +86,7 @@ impl Progress {
             let show =
                 if std::io::stderr().is_terminal() && !dumb { draw_while_there } else { tell_while_there };
             let weak = Arc::downgrade(&progress);
-            // If its thread cannot start, nothing is shown; the runs go on.
+            // If the thread cannot be started, nothing is shown, but the runs continue.
             drop(std::thread::Builder::new().spawn(move || show(&weak)));
         }
         progress
@@ -107,8 +107,8 @@ impl Progress {
         }
     }
 
-    /// Estimates the time left when `elapsed` has passed: each run takes as long as those that have ended, on average. `None`
-    /// if those under way have taken longer than that.
+    /// Estimates the time left, assuming that each run takes as long as the finished ones did on average. `None` if all
+    /// runs in progress have already taken longer than that.
     fn remaining(&self, elapsed: Duration) -> Option<Duration> {
         let spans: Vec<Span> = self.runs.iter().map(|run| *run.span()).collect();
         let ended: Vec<Duration> =
@@ -125,16 +125,16 @@ impl Progress {
         Some(longest.max(all / (left.len() as u32).max(1))).filter(|left| !left.is_zero())
     }
 
-    /// Estimates the time left from steps, assuming a constant rate; `None` if there are runs that have aged, whose steps
-    /// leave that out.
+    /// Estimates the time left from steps, assuming a constant rate; `None` if any run began with ageing, which steps
+    /// do not cover.
     fn remaining_by_steps(&self, elapsed: Duration, spans: &[Span]) -> Option<Duration> {
         let (steps, all) = (self.steps(), self.runs.len() as u64 * STEPS);
-        // Below a hundredth, an estimate is worthless.
+        // Below 1 %, an estimate is worthless.
         let known = steps * 100 >= all && steps > 0 && !spans.iter().any(|span| span.aged);
         known.then(|| elapsed.mul_f64((all - steps) as f64 / steps as f64))
     }
 
-    /// A line for where no bar can be drawn.
+    /// Formats a line, for when no bar can be drawn.
     fn line(&self, elapsed: Duration) -> String {
         let left =
             self.remaining(elapsed).map_or(String::new(), |left| format!(", about {} left", clock(left)));
@@ -182,7 +182,7 @@ impl caller::Progress for Progress {
 
     fn finish(&self) {
         let mut finished = self.finished.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        // A second time, it could clear what was printed since.
+        // Clearing it twice could erase what was printed in between.
         if !std::mem::replace(&mut *finished, true) {
             self.bar.finish_and_clear();
         }
@@ -199,7 +199,7 @@ fn draw_while_there(progress: &Weak<Progress>) {
     }
 }
 
-/// Writes a line once the time left is known and long enough to matter, and then at intervals.
+/// Writes a line once the time left is known and long enough to matter, and then at regular intervals.
 fn tell_while_there(progress: &Weak<Progress>) {
     let mut last: Option<Duration> = None;
     loop {
@@ -220,7 +220,7 @@ fn tell_while_there(progress: &Weak<Progress>) {
     }
 }
 
-/// Hours, minutes and seconds.
+/// Formats a time as hours, minutes and seconds.
 fn clock(time: Duration) -> String {
     let seconds = time.as_secs();
     format!("{}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)

@@ -1,7 +1,8 @@
 //! The report: one self-contained HTML file without network access.
 //!
-//! Templates escape whatever is put into them. Only the style sheet, the script and the data of charts are marked as
-//! safe; the data escape what could end their element. The script (`report/page.js`) draws the charts.
+//! Templates escape everything that is put into them. Only the style sheet, the script and the charts' data are marked
+//! as safe; in the data, everything that could end their element is escaped. The script (`report/page.js`) draws the
+//! charts.
 
 pub mod chart;
 pub mod pair;
@@ -21,7 +22,7 @@ use chart::{Chart, Styles};
 const STYLE: &str = include_str!("report/style.css");
 const SCRIPT: &str = include_str!("report/page.js");
 
-/// A figure as the templates read it.
+/// A chart as the templates read it.
 #[derive(Serialize)]
 pub struct Figure {
     title: String,
@@ -31,33 +32,33 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// The figure of a chart.
     pub fn of(chart: &Chart) -> Result<Self, Failure> {
         let data = serde_json::to_string(chart)
             .map_err(|e| Failure::run(format!("cannot make the chart '{}': {e}", chart.title)))?;
         Ok(Self {
             title: chart.title.clone(),
             caption: chart.caption.clone(),
-            // Nothing in the data can end their element or begin another.
+            // Without `<`, nothing in the data can end their element or begin another.
             data: safe(data.replace('<', "\\u003c")),
             values: chart.values(),
         })
     }
 
-    /// The figure of a plot. If that is short enough, its values are in a table of the page's own.
+    /// Returns the figure of a plot. If the plot is short enough for a table of the page itself, its values are left
+    /// out.
     pub fn of_plot(plot: &Plot, styles: &mut Styles) -> Result<Self, Failure> {
         let figure = Self::of(&plots::of(plot, styles))?;
         Ok(Self { values: figure.values.filter(|_| !is_tabled(plot)), ..figure })
     }
 }
 
-/// Marks text as finished markup.
+/// Marks a text as markup that needs no escaping.
 fn safe(markup: impl Into<String>) -> Value {
     Value::from_safe_string(markup.into())
 }
 
-/// Turns prose with names between backticks into markup; the names become code, negative numbers get a minus sign, no
-/// line ends before a percent sign, and everything is escaped.
+/// Turns prose with names between backticks into escaped markup. Names become code, negative numbers get a minus sign,
+/// and no line breaks before a percent sign.
 pub fn with_code(text: &str) -> Value {
     let mut markup = String::new();
     for (i, piece) in text.split('`').enumerate() {
@@ -70,7 +71,7 @@ pub fn with_code(text: &str) -> Value {
     safe(markup)
 }
 
-/// Turns a command into markup in which no line ends within a word, as it would after a hyphen.
+/// Turns a command into markup in which no line breaks within a word, as it could after a hyphen.
 fn in_words(text: &str) -> Value {
     let word = |piece: &str| {
         let word = piece.trim_end();
@@ -79,14 +80,14 @@ fn in_words(text: &str) -> Value {
     safe(text.split_inclusive(char::is_whitespace).map(word).collect::<String>())
 }
 
-/// Which columns of a table, after the first, hold words, which stand at the left, and no figures; their first cells
-/// say so.
+/// Returns which columns, after the first, contain words and are therefore aligned left. Their first cells decide.
 fn words_of(rows: Vec<Vec<String>>, header: Vec<String>) -> Vec<bool> {
     let first = |column| rows.first()?.get(column).and_then(|cell: &String| cell.chars().next());
     (0..header.len()).map(|column| column > 0 && first(column).is_some_and(char::is_alphabetic)).collect()
 }
 
-/// Replaces the hyphen of a negative number by a minus sign, which tables have; not that of an option, a date or a range.
+/// Replaces the hyphen of negative numbers with a minus sign, as tables have it. Leaves the hyphens of options, dates
+/// and ranges alone.
 fn with_minus_signs(text: &str) -> String {
     let mut signed = String::with_capacity(text.len());
     let mut letters = text.chars().peekable();
@@ -102,7 +103,7 @@ fn with_minus_signs(text: &str) -> String {
     signed
 }
 
-/// Fills a template that extends `base.html`. Names end in `.html`, which turns escaping on.
+/// Renders a template that extends `base.html`. Template names end in `.html`, which turns escaping on.
 pub fn rendered(template: &'static str, page: &impl Serialize) -> Result<String, Failure> {
     let fail = |e: minijinja::Error| Failure::run(format!("cannot make the report: {e:#}"));
     let mut environment = Environment::new();
@@ -121,7 +122,7 @@ pub fn rendered(template: &'static str, page: &impl Serialize) -> Result<String,
     Ok(page.replace(is_unprintable, "\u{fffd}"))
 }
 
-/// Whether a character of a document would garble the page. `page.js` does the same to the data of charts.
+/// Returns true for characters that would garble the page. `page.js` checks the data of charts in the same way.
 fn is_unprintable(c: char) -> bool {
     matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
         || (c.is_control() && !matches!(c, '\n' | '\t'))

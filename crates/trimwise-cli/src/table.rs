@@ -1,4 +1,4 @@
-//! Results as text that fits the terminal, or 100 columns where there is none.
+//! Text that fits the terminal, or 100 columns without one.
 
 mod grid;
 pub mod plot;
@@ -10,36 +10,36 @@ use trimwise_linux::text::is_unprintable;
 
 use grid::Grid;
 
-/// Prose is never wider, in columns; nothing is where standard output is no terminal.
+/// Maximum width of prose, and of everything if standard output is not a terminal, in columns.
 pub const WIDTH_MAX: usize = 100;
-/// In a narrower terminal, text is laid out for this many columns.
+/// Minimum width that text is laid out for, even in a narrower terminal.
 const WIDTH_MIN: usize = 20;
 
-/// Returns the width of a terminal in columns; `None` if it is none, or does not know.
+/// Returns the width of a terminal in columns; `None` if it is not a terminal, or its width is unknown.
 fn columns_of(terminal: &Term) -> Option<usize> {
     let columns = terminal.is_term().then(|| terminal.size_checked()).flatten().map(|(_, columns)| columns);
     columns.filter(|columns| *columns > 0).map(|columns| usize::from(columns).max(WIDTH_MIN))
 }
 
-/// The width for tables, in columns.
+/// Returns the width for tables, in columns.
 fn width_here() -> usize {
     columns_of(&Term::stdout()).unwrap_or(WIDTH_MAX)
 }
 
-/// The width for prose, in columns. Longer lines are hard to read.
+/// Returns the width for prose, in columns. Longer lines are hard to read.
 pub fn prose_width() -> usize {
     width_here().min(WIDTH_MAX)
 }
 
-/// Lays out a table whose first column is text and whose others are figures.
+/// Lays out a table of a text column and columns of figures.
 ///
-/// If it is too wide, words of its cells go to further lines; if it still is, its columns go to several tables below
-/// each other; and if not even two columns fit, each row becomes a paragraph.
+/// If the table is too wide, its cells are wrapped; if it is still too wide, it is split into several tables below each
+/// other; and if not even two columns fit, each row becomes a paragraph.
 pub fn laid_out(header: &[impl AsRef<str>], rows: &[impl AsRef<[String]>]) -> String {
     laid_out_with(header, rows, &[])
 }
 
-/// Lays out a table as [`laid_out`] does, with a description below each row, which it stays with.
+/// Lays out a table as [`laid_out`] does, with a description below each row, from which it is never separated.
 pub fn laid_out_with(
     header: &[impl AsRef<str>],
     rows: &[impl AsRef<[String]>],
@@ -48,18 +48,18 @@ pub fn laid_out_with(
     Grid::new(header, rows, descriptions).within(width_here())
 }
 
-/// Removes what a terminal would take for a command, or would display out of order: mount points and files are named by
-/// users.
+/// Removes characters that a terminal would interpret or show out of order: users choose the names of mount points and
+/// files.
 pub fn plain(text: &str) -> String {
     text.chars().map(|c| if is_unprintable(c) { '\u{fffd}' } else { c }).collect()
 }
 
-/// Folds prose at blanks; each line begins after `indent` blanks.
+/// Wraps prose at spaces; each line begins with `indent` spaces.
 pub fn folded(text: &str, indent: usize) -> String {
     folded_to(text.split_whitespace(), indent, prose_width())
 }
 
-/// Puts words into lines of `width` columns, each after `indent` blanks. A longer word has a line of its own.
+/// Wraps words into lines of `width` columns, each after `indent` spaces. A longer word gets a line of its own.
 fn folded_to<'a>(words: impl Iterator<Item = &'a str>, indent: usize, width: usize) -> String {
     let mut out = String::new();
     let mut used = 0;
@@ -83,13 +83,13 @@ fn folded_to<'a>(words: impl Iterator<Item = &'a str>, indent: usize, width: usi
     out
 }
 
-/// Lays out words with what each means: next to them, or below them in a narrow terminal.
+/// Lays out words with their descriptions, next to them, or below them in a narrow terminal.
 pub fn described(entries: &[(impl AsRef<str>, impl AsRef<str>)], indent: usize) -> String {
     described_in(entries, indent, prose_width())
 }
 
 fn described_in(entries: &[(impl AsRef<str>, impl AsRef<str>)], indent: usize, width: usize) -> String {
-    /// Fewer columns than these hold no phrase.
+    /// Minimum width for descriptions next to their words.
     const MEANING_MIN: usize = 24;
     let entries = entries.iter().map(|(word, meaning)| (word.as_ref(), meaning.as_ref()));
     let widest = entries.clone().map(|(word, _)| measure_text_width(word)).max().unwrap_or(0);
@@ -105,8 +105,8 @@ fn described_in(entries: &[(impl AsRef<str>, impl AsRef<str>)], indent: usize, w
     entries.map(entry).collect()
 }
 
-/// Fits text to a terminal: lines that are too long for it are folded at blanks. Commands, which stand indented below a
-/// line that ends with a colon, stay in one piece, to be copied. Where there is no terminal, nothing changes.
+/// Fits text to a terminal: wraps lines that are too long for it. Commands, which are indented below a line that ends
+/// with a colon, stay whole, so that they can be copied. Without a terminal, the text stays as it is.
 pub fn fitted(text: &str, terminal: &Term) -> String {
     columns_of(terminal).map_or_else(|| text.to_owned(), |width| fitted_to(text, width))
 }
@@ -130,12 +130,12 @@ fn fitted_to(text: &str, width: usize) -> String {
     out
 }
 
-/// Bold on a terminal that supports it; plain elsewhere and if NO_COLOR is set.
+/// Makes text bold on a terminal that supports it; not with NO_COLOR.
 pub fn bold(text: &str) -> String {
     styled(text, 1)
 }
 
-/// Dim on a terminal that supports it, as [`bold`].
+/// Makes text dim, under the same conditions as [`bold`].
 pub fn dim(text: &str) -> String {
     styled(text, 2)
 }

@@ -1,4 +1,4 @@
-//! The terminal as the one who asks: a progress bar, notes on standard error, and Ctrl-C.
+//! The terminal as a caller: a progress bar, notes on standard error, and Ctrl-C.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -10,7 +10,7 @@ use trimwise_study::caller::{Caller, OnInterrupt, Progress};
 use crate::table::{fitted, plain};
 use crate::{interrupt, output, progress};
 
-/// Whoever runs the command.
+/// The user at the terminal.
 #[derive(Clone, Copy, Debug)]
 pub struct Terminal;
 
@@ -23,7 +23,7 @@ impl Caller for Terminal {
         interrupt::install(how)
     }
 
-    /// Notes are text, so `--quiet` leaves them out.
+    /// Prints a note unless `--quiet` is given.
     fn note(&self, text: &str) {
         if !output::is_quiet() {
             eprint!("{}", fitted(&format!("note: {}\n", plain(text)), &Term::stderr()));

@@ -27,7 +27,7 @@ pub fn keeps_what_it_is_told(device: &RawDevice) {
         for (version, token) in (0..300u32).zip(0..) {
             let class = ContentClass::ALL[version as usize % 5];
             let content = Content::new(class, version);
-            // The places are apart, since overlapping operations have no order. Some operations are long.
+            // The places do not overlap, because overlapping operations have no order. Some operations are long.
             let (start, count) = (u64::from(version) * 13, if version.is_multiple_of(7) { 12 } else { 1 });
             device.submit(Operation::write(units(start, count), content), token).unwrap();
             expected[start as usize..(start + count) as usize].fill(Some(content));
@@ -61,7 +61,7 @@ pub fn keeps_what_it_is_told(device: &RawDevice) {
         assert_eq!(device.stored(Lpn(156)).await, Ok(kept.stored(Lpn(156))));
         device.perform(Operation::Trim(Vec::new())).await.unwrap();
 
-        // This takes more than one call, and ends at the very end.
+        // Long enough to need several calls, and up to the very end of the device.
         let long = units(size_units - 5000, 5000);
         device.perform(Operation::write(long, kept)).await.unwrap();
         device.perform(Operation::read(long)).await.unwrap();

@@ -49,7 +49,7 @@ impl Daemon {
         command
     }
 
-    /// Runs the daemon to its end.
+    /// Runs the daemon until it exits, and returns its output.
     pub fn output(&self, arguments: &[&str]) -> Output {
         self.command(arguments).output().unwrap()
     }
@@ -174,7 +174,7 @@ impl Drop for Daemon {
     }
 }
 
-/// Returns the table of a mount for a configuration.
+/// Returns a mount's table for the configuration file.
 pub fn table(point: &Path, settings: &str) -> String {
     format!(
         "tracepoints = false\nlook-every-s = 1\npressure-max = 101\n[mount.\"{}\"]\n{settings}\n",

@@ -1,5 +1,5 @@
-//! Shared by the tests of several crates: skipping a test, loop devices, a daemon for one test, and a test for every
-//! device.
+//! Shared by the tests of several crates: skipping a test, loop devices, a daemon for a single test, and a test for
+//! every device.
 
 pub mod command_line;
 pub mod conformance;

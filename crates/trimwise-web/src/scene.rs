@@ -1,4 +1,4 @@
-//! A scene: one drive, an ext4 at some fullness, a workload and a policy, to be advanced in virtual time and looked at.
+//! A scene: one drive, an ext4 at some fullness, a workload and a policy, to be advanced in virtual time and observed.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

@@ -1,6 +1,6 @@
 use super::*;
 
-/// A drive that is small enough for the quick tests.
+/// A drive small enough for the quick tests.
 fn small(policy: &str) -> Settings {
     Settings { capacity_mib: 256, policy: policy.to_owned(), ..Settings::default() }
 }

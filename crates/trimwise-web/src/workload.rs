@@ -1,4 +1,4 @@
-//! The workloads of a scene: endless, paced by a rate, and the same under every policy.
+//! The workloads of a scene: endless, with a given rate, and the same under every policy.
 //!
 //! What they do depends on the seed and on the time at which an operation is due, never on how long another one took.
 //! So they count the space that they use themselves: what a file system reports as free depends on the policy.

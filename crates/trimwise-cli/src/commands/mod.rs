@@ -1,4 +1,4 @@
-//! The commands. Each module holds one whole: its arguments, how it runs, its JSON, its text and its report.
+//! The commands. A module holds everything of its command: arguments, how it runs, JSON, text and report.
 
 mod advise;
 pub(crate) mod compare;
@@ -74,7 +74,7 @@ pub struct CommandLine {
     pub command: Command,
 }
 
-/// The way in, at the top of the help.
+/// Where to start, at the top of the help.
 const FIRST: [(&str, &str); 3] = [
     ("trimwise doctor", "Is TRIM on here, and does it reach the drive?"),
     ("trimwise advise --here /", "Which policy should this host use?"),
@@ -90,11 +90,11 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("The laboratory", &["reproduce", "crashtest", "kernel", "selftest"]),
 ];
 
-/// The template of the help: clap knows no groups of commands.
+/// The help's template, needed because clap cannot group commands.
 fn help_template() -> String {
     let styles = Styles::styled();
     let (heading, literal) = (styles.get_header(), styles.get_literal());
-    // Not `CommandLine`, whose help this is.
+    // `CommandLine` cannot be used here: this is part of its own help.
     let command = Command::augment_subcommands(clap::Command::new("trimwise"));
     let about = |name: &str| {
         let of_laboratory = COMMANDS.iter().find(|(command, _)| *command == name);
@@ -120,7 +120,7 @@ fn help_template() -> String {
     )
 }
 
-/// Returns the whole command line, with the commands of the laboratory as names with what they do.
+/// Returns the whole command line, including the names and descriptions of the laboratory's commands.
 pub fn whole() -> clap::Command {
     CommandLine::command().subcommands(COMMANDS.map(|(name, about)| clap::Command::new(name).about(about)))
 }
@@ -170,7 +170,7 @@ pub enum Command {
     Workloads(WorkloadsArguments),
 }
 
-/// Runs the command and returns what is left to print.
+/// Runs the command and returns what remains to be printed.
 pub fn run(command: Command, caller: &dyn Caller) -> Result<String, Failure> {
     match command {
         Command::Compare(arguments) => compare::run(&arguments, caller),

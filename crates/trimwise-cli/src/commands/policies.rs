@@ -8,7 +8,6 @@ use crate::arguments::JsonArguments;
 use crate::output::Destinations;
 use crate::table::folded;
 
-/// Arguments of `policies`.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:\n  \
     trimwise policies\n  \
@@ -35,7 +34,6 @@ fn text(list: &Policies) -> String {
     text
 }
 
-/// Runs the command and returns what to print.
 pub fn run(arguments: &PoliciesArguments) -> Result<String, Failure> {
     let PoliciesArguments { json } = arguments;
     let destinations = Destinations::check_json(json)?;

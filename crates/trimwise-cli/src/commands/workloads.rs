@@ -12,7 +12,6 @@ use crate::arguments::{JsonArguments, word};
 use crate::output::{self, Destinations};
 use crate::table::{bold, folded};
 
-/// Arguments of `workloads`.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:\n  \
     trimwise workloads\n  \
@@ -78,11 +77,10 @@ fn job_text(job: &Understood) -> String {
     text
 }
 
-/// Runs the command and returns what to print.
 pub fn run(arguments: &WorkloadsArguments) -> Result<String, Failure> {
     let WorkloadsArguments { job, import, json } = arguments;
     if let Some(file) = import {
-        // A file to be saved: its lines stay as they are.
+        // This text is meant to be saved as a file, so its lines are not wrapped.
         return output::print_always(import::import_job(file)?).map(|()| String::new());
     }
     let destinations = Destinations::check_json(json)?;

@@ -1,8 +1,9 @@
-//! Charts as data. `page.js` draws them at the width of the reader's screen or paper; the same values are in tables for
+//! Charts as data. `page.js` draws them at the width of the reader's screen or paper; tables show the same values to
 //! readers without scripts.
 //!
-//! A name has one [`Style`] in a page, which [`Styles`] hands out: colour, dashes and marker, so that lines that lie on
-//! each other can be told apart. Colours of causes (host, garbage collection, TRIM...) are others and have names.
+//! Within a page, a name always has the same [`Style`], assigned by [`Styles`]: colour, dashes and marker, so that
+//! overlapping lines can be told apart. Causes (host, garbage collection, TRIM...) have colours of their own, chosen by
+//! name.
 
 use serde::Serialize;
 use trimwise_study::plot::Axis;
@@ -10,24 +11,23 @@ use trimwise_study::plot::Axis;
 use crate::figures::{NONE, nanoseconds, significant};
 use crate::table::plot::{Block, with_unit};
 
-/// How many colours, dashes and markers `page.js` has.
+/// Number of colours, dashes and markers that `page.js` has.
 const COLOURS: usize = 8;
 const DASHES: usize = 8;
 
-/// Colours that a few names always have, so that they are the same in every report.
+/// Names with a fixed colour, so that they look the same in every report.
 const RESERVED: [&[&str]; 3] = [&["off", "nodiscard", "never"], &["commit", "discard"], &["ideal"]];
 
-/// How a line, its points and its bars look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Style {
     colour: usize,
     dash: usize,
     marker: usize,
-    /// Whether markers are outlines, as those of the second of two runs are.
+    /// Whether markers are outlines, as for the second of two runs.
     hollow: bool,
 }
 
-/// The styles of a page.
+/// The styles that a page has assigned.
 #[derive(Debug, Default)]
 pub struct Styles {
     names: Vec<String>,
@@ -35,14 +35,14 @@ pub struct Styles {
 }
 
 impl Styles {
-    /// The style of a name: always the same.
+    /// Returns the style of a name, which stays the same throughout the page.
     pub fn of(&mut self, name: &str) -> Style {
         let (colour, round) = self.place(name);
         Style { colour, dash: (colour + round) % DASHES, marker: colour, hollow: false }
     }
 
-    /// The style of a name in one of the page's runs: the colour says whose it is and, if there are several, the dashes
-    /// in which run.
+    /// Returns the style of a name in one of the page's runs. The colour stands for the name and, if there are several
+    /// runs, the dashes for the run.
     pub fn in_run<T>(&mut self, name: &str, runs: &[(&str, T)], run: usize) -> Style {
         if runs.len() < 2 {
             return self.of(name);
@@ -51,9 +51,9 @@ impl Styles {
         Style { colour, dash: (2 * round + run) % DASHES, marker: colour, hollow: run > 0 }
     }
 
-    /// The colour, and how often the colours were all used up before.
+    /// Returns a name's colour, and how often all colours were used up before it.
     fn place(&mut self, name: &str) -> (usize, usize) {
-        // A source may have its own word for a policy, in brackets: `commit (traditional)`.
+        // A source may add its own word for a policy in brackets: `commit (traditional)`.
         let known = name.split(" (").next().unwrap_or(name);
         if let Some(at) = RESERVED.iter().position(|names| names.contains(&known)) {
             return (at, 0);
@@ -63,7 +63,7 @@ impl Styles {
         (RESERVED.len() + at % others, at / others)
     }
 
-    /// The fill of a bar's part: a cause's own, or one for this name.
+    /// Returns the fill of a bar's part: the cause's own, or one assigned to this name.
     pub fn fill(&mut self, name: &str) -> String {
         let plain = name.replace(['_', ' '], "-");
         if CAUSES.contains(&&*plain) {
@@ -73,7 +73,7 @@ impl Styles {
     }
 }
 
-/// A name in one of the page's runs: if there are several, followed by that of the run.
+/// Returns a name, followed by that of its run if there are several.
 pub fn label<T>(name: &str, runs: &[(&str, T)], run: usize) -> String {
     match runs {
         [] | [_] => name.to_owned(),
@@ -81,7 +81,7 @@ pub fn label<T>(name: &str, runs: &[(&str, T)], run: usize) -> String {
     }
 }
 
-/// Where a name stands in the list, which it enters if it is new.
+/// Returns the position of a name in the list, to which it is appended if new.
 fn position(names: &mut Vec<String>, name: &str) -> usize {
     names.iter().position(|known| known == name).unwrap_or_else(|| {
         names.push(name.to_owned());
@@ -89,7 +89,7 @@ fn position(names: &mut Vec<String>, name: &str) -> usize {
     })
 }
 
-/// The causes that have a fill of their own.
+/// Causes with a fill of their own.
 const CAUSES: [&str; 15] = [
     "link",
     "controller",
@@ -108,218 +108,165 @@ const CAUSES: [&str; 15] = [
     "free",
 ];
 
-/// Fills of other parts.
+/// Number of fills for other parts.
 const PARTS: usize = 8;
 
-/// A chart.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Chart {
-    /// What it shows.
     #[serde(skip)]
     pub title: String,
-    /// How to read it.
+    /// How to read the chart.
     #[serde(skip)]
     pub caption: String,
-    /// What is drawn.
     #[serde(flatten)]
     pub drawing: Drawing,
 }
 
-/// What is drawn.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Drawing {
     /// Lines over a number; panels share their axes.
-    Lines {
-        /// The horizontal axis.
-        x: Axis,
-        /// The vertical axis.
-        y: Axis,
-        /// Charts that share the axes.
-        panels: Vec<Panel>,
-    },
+    Lines { x: Axis, y: Axis, panels: Vec<Panel> },
     /// Horizontal bars from zero.
-    Bars {
-        /// The horizontal axis.
-        x: Axis,
-        /// The vertical axis.
-        y: Axis,
-        /// A row each.
-        rows: Vec<Bar>,
-    },
-    /// A point with its interval in each row.
-    Dots {
-        /// The horizontal axis.
-        x: Axis,
-        /// The vertical axis.
-        y: Axis,
-        /// A row each.
-        rows: Vec<Dot>,
-    },
-    /// Coloured cells, rows from bottom to top.
+    Bars { x: Axis, y: Axis, rows: Vec<Bar> },
+    /// A point with its interval on each row.
+    Dots { x: Axis, y: Axis, rows: Vec<Dot> },
+    /// Coloured cells; the first row is at the bottom.
     Heat {
-        /// The horizontal axis.
         x: Axis,
-        /// The vertical axis.
         y: Axis,
-        /// What the colour shows.
+        /// What the colours show.
         value: Axis,
-        /// Charts that share the axes.
         panels: Vec<HeatPanel>,
     },
-    /// What blocks hold: in each a bar of parts that fills it.
-    Blocks {
-        /// The horizontal axis.
-        x: Axis,
-        /// The vertical axis.
-        y: Axis,
-        /// The parts of a block.
-        parts: Vec<Part>,
-        /// Charts that share the axes.
-        panels: Vec<BlocksPanel>,
-    },
+    /// What blocks hold: each is a bar, filled by its parts.
+    Blocks { x: Axis, y: Axis, parts: Vec<Part>, panels: Vec<BlocksPanel> },
 }
 
 /// One of several charts with the same axes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Panel {
-    /// Its title; empty if it is the only one.
+    /// Empty if it is the only panel.
     pub title: String,
-    /// Lines.
     pub series: Vec<Series>,
-    /// Areas from zero, behind the lines.
+    /// Areas between the x axis and a line, drawn behind the lines.
     pub areas: Vec<Area>,
-    /// Stretches of the x axis that are shaded.
+    /// Shaded ranges of the x axis.
     pub bands: Vec<Band>,
 }
 
-/// A line.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Series {
-    /// Its name.
     pub name: String,
-    /// How it looks.
     pub style: Style,
-    /// Its points.
     pub points: Vec<Point>,
 }
 
-/// A point: x, y, and the ends of its interval if it has one. One whose y is NaN is a gap, which no line crosses.
+/// A point: x, y, and the ends of its interval, if any. A y of NaN is a gap, which no line crosses.
 pub type Point = (f64, f64, Option<(f64, f64)>);
 
-/// The point where nothing was measured.
+/// Returns a point at which nothing was measured.
 pub fn gap(x: f64) -> Point {
     (x, f64::NAN, None)
 }
 
-/// An area from zero.
+/// The area between the x axis and a line.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Area {
-    /// Its name.
     pub name: String,
-    /// Its fill.
     pub fill: String,
-    /// x and y.
     pub points: Vec<(f64, f64)>,
 }
 
-/// Shaded stretches.
+/// Shaded ranges that share a cause.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Band {
-    /// What went on there.
+    /// The cause, such as TRIM.
     pub name: String,
-    /// Their fill.
     pub fill: String,
-    /// From, to, how strong from 0 to 1, and in words how much.
+    /// Start, end, opacity from 0 to 1, and a description.
     pub spans: Vec<(f64, f64, f64, String)>,
 }
 
-/// A part of a bar.
+/// A segment of a bar.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Part {
-    /// Its name.
     pub name: String,
-    /// Its fill.
     pub fill: String,
-    /// How long it is.
+    /// Its length.
     pub value: f64,
 }
 
-/// A bar.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Bar {
-    /// Its name, above it.
+    /// Shown above the bar.
     pub name: String,
-    /// Its colour if it is not made of parts.
+    /// `None` if the bar is made of several parts.
     pub style: Option<Style>,
-    /// Its parts from left to right.
     pub parts: Vec<Part>,
-    /// The figure at its end.
+    /// Text at the end of the bar.
     pub figure: String,
 }
 
 impl Bar {
-    /// A bar of one part.
+    /// Makes a bar of a single part.
     pub fn new(name: &str, style: Style, value: f64, figure: String) -> Self {
         let parts = vec![Part { name: name.to_owned(), fill: String::new(), value }];
         Self { name: name.to_owned(), style: Some(style), parts, figure }
     }
 }
 
-/// A value with its interval.
+/// A value with its interval, drawn as a point.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Dot {
-    /// Its name, above it.
+    /// Shown above the point.
     pub name: String,
-    /// How it looks.
     pub style: Style,
     /// The median.
     pub value: f64,
-    /// The ends of its interval, if it is known.
+    /// The ends of its interval, if known.
     pub interval: Option<(f64, f64)>,
-    /// The repetitions.
+    /// The individual repetitions.
     pub runs: Vec<f64>,
-    /// The figure at its end.
+    /// Text at the end of the row.
     pub figure: String,
 }
 
-/// A heat map.
+/// One of several heat maps with the same axes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct HeatPanel {
-    /// Above it.
+    /// Shown above the map.
     pub title: String,
-    /// Names of the columns.
     pub columns: Vec<String>,
-    /// Name and cells of each row.
+    /// The name and cells of each row.
     pub rows: Vec<(String, Vec<Cell>)>,
 }
 
-/// A cell of a heat map.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cell {
-    /// In the unit of the map.
+    /// In the unit of the map's values.
     Value(f64),
-    /// Beyond what the device can do.
+    /// The device could not keep up.
     Saturated,
-    /// Nothing was measured there.
+    /// Nothing was measured here.
     Empty,
 }
 
-/// What the blocks of a drive hold.
+/// A map of what a drive's blocks hold.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BlocksPanel {
-    /// Above it.
+    /// Shown above the map.
     pub title: String,
-    /// The share of each part in each block, in thousandths.
+    /// For each block, the share of each part in thousandths.
     pub blocks: Vec<Vec<u16>>,
 }
 
-/// Rows of a table of values. More do not help anybody.
+/// Most rows of a table of values; nobody reads more.
 const ROWS_MAX: usize = 60;
 
 impl Chart {
-    /// The chart of lines without panels.
+    /// Makes a chart of lines with a single panel.
     pub fn lines(
         title: impl Into<String>,
         x: Axis,
@@ -335,7 +282,7 @@ impl Chart {
         }
     }
 
-    /// Whether there is anything to draw.
+    /// Returns true if there is nothing to draw.
     pub fn is_empty(&self) -> bool {
         match &self.drawing {
             Drawing::Lines { panels, .. } => {
@@ -351,7 +298,7 @@ impl Chart {
         }
     }
 
-    /// Its values as a table; `None` if they are too many to be read.
+    /// Returns the values as a table; `None` if there are too many to read.
     pub fn values(&self) -> Option<Block> {
         let mut header;
         let mut rows: Vec<Vec<String>> = Vec::new();

@@ -8,23 +8,22 @@ use super::chart::Chart;
 use super::{Figure, rendered, with_code};
 use crate::table::plot::Block;
 
-/// The names of the runs, which follow the names of policies in charts.
+/// Names of the two runs, which charts add to the names of policies.
 pub const NAMES: [&str; 2] = ["A", "B"];
 
-/// What one of the two is.
+/// One of the two runs.
 #[derive(Serialize)]
 pub struct Run {
-    /// Its file.
     pub file: String,
-    /// What ran, in a line.
+    /// A line that says what ran.
     pub what: String,
-    /// Its own verdict or finding.
+    /// The run's own verdict or finding.
     pub verdict: Value,
-    /// The command that repeats it.
+    /// The command that repeats the run.
     pub command: String,
 }
 
-/// Two runs, as the template reads them.
+/// The page's data, as the template reads them.
 #[derive(Serialize)]
 pub struct Page {
     title: String,
@@ -36,7 +35,7 @@ pub struct Page {
     notes: Vec<String>,
 }
 
-/// A device, an experiment or a test of both.
+/// A part of the page about one device, experiment or test that both runs have.
 #[derive(Serialize)]
 pub struct Section {
     title: String,
@@ -45,18 +44,17 @@ pub struct Section {
 }
 
 impl Section {
-    /// Makes one of tables and charts.
     pub fn of(title: String, blocks: Vec<Block>, charts: &[Chart]) -> Result<Self, Failure> {
         let figures = charts.iter().map(Figure::of).collect::<Result<_, _>>()?;
         Ok(Self { title, blocks, figures })
     }
 }
 
-/// Settings with their names, in order.
+/// Names and values of settings, in order.
 pub type Settings = Vec<(&'static str, String)>;
 
 impl Page {
-    /// Renders the file. The settings of both are shown where they differ.
+    /// Renders the page, with a table of the settings that differ.
     pub fn html(
         verdict: &str,
         runs: [Run; 2],
@@ -78,13 +76,13 @@ impl Page {
     }
 }
 
-/// Where a file lies says nothing about a run.
+/// Drops the directory, which says nothing about a run.
 fn file_name(path: &str) -> String {
     let name = std::path::Path::new(path).file_name();
     name.map_or(path.to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
-/// The settings that differ; `None` if none does.
+/// Returns a table of the settings that differ; `None` if all are the same.
 fn differences([a, b]: &[Settings; 2]) -> Option<Block> {
     let of = |settings: &Settings, name: &str| {
         settings.iter().find(|(known, _)| *known == name).map_or("-".to_owned(), |(_, value)| value.clone())
@@ -103,7 +101,7 @@ fn differences([a, b]: &[Settings; 2]) -> Option<Block> {
     (!rows.is_empty()).then(|| Block::new("Settings that differ", ["", "A", "B"], rows))
 }
 
-/// How much larger one figure is than another: `+3.1 %`.
+/// Formats the relative change from `a` to `b`, such as `+3.1 %`.
 pub fn change(a: Option<f64>, b: Option<f64>) -> String {
     match (a, b) {
         (Some(a), Some(b)) if a != 0.0 => crate::figures::change(b / a - 1.0),

@@ -1,4 +1,4 @@
-//! Figures of experiments and device tests as charts: lines over a number, bars of categories.
+//! Plots of experiments and device tests as charts: lines over numbers, bars over categories.
 
 use trimwise_study::plot::{Axis, Place, Plot, PlotKind, Point};
 
@@ -6,12 +6,11 @@ use super::chart::{self, Bar, Chart, Drawing, Part, Series, Styles, gap, label};
 use crate::figures::significant;
 use crate::table::plot::place;
 
-/// The chart of a figure.
 pub fn of(plot: &Plot, styles: &mut Styles) -> Chart {
     of_runs(&[("", plot)], styles)
 }
 
-/// The chart of the same figure of several runs, each with a name that follows those of its series.
+/// Makes one chart of the same plot in several runs, whose names are added to those of the series.
 pub fn of_runs(runs: &[(&str, &Plot)], styles: &mut Styles) -> Chart {
     let is_far = runs.iter().any(|(_, plot)| is_far_from_bound(plot));
     let far: Vec<Plot> = runs.iter().filter(|_| is_far).map(|(_, plot)| times_the_bound(plot)).collect();
@@ -51,7 +50,7 @@ pub fn of_runs(runs: &[(&str, &Plot)], styles: &mut Styles) -> Chart {
                     for (run, (_, plot)) in runs.iter().enumerate() {
                         let Some(point) = plot.at(name, place) else { continue };
                         let label = label(&in_place(place, name, first.series.len()), runs, run);
-                        // The series are no policies, whose colours would mislead.
+                        // These series are not policies, so a policy's colour would mislead.
                         let parts =
                             vec![Part { name: name.clone(), fill: styles.fill(name), value: point.y }];
                         rows.push(Bar { name: label, style: None, parts, figure: valued(point.y, plot) });
@@ -85,7 +84,7 @@ pub fn of_runs(runs: &[(&str, &Plot)], styles: &mut Styles) -> Chart {
 
 const NOTHING: Axis = Axis::linear("", "", "");
 
-/// A distance to the bound above which its figure shows multiples on a logarithmic axis, in percent.
+/// Distance to the bound, in percent, above which a plot shows multiples of the bound on a logarithmic axis.
 const FAR_PERCENT: f64 = 1000.0;
 
 fn is_far_from_bound(plot: &Plot) -> bool {
@@ -93,7 +92,7 @@ fn is_far_from_bound(plot: &Plot) -> bool {
     plot.kind == PlotKind::Lines && plot.y.key == "vs_ideal_percent" && points.any(|p| p.y > FAR_PERCENT)
 }
 
-/// The same as multiples of the bound's time, which have a logarithm also where the distance is zero.
+/// Converts distances to the bound into multiples of its time, which have a logarithm even where the distance is zero.
 fn times_the_bound(plot: &Plot) -> Plot {
     let times = |percent: f64| 1.0 + percent / 100.0;
     let mut plot = plot.clone();
@@ -105,11 +104,11 @@ fn times_the_bound(plot: &Plot) -> Plot {
     plot
 }
 
-/// The points of a series, with gaps where it has no value although its neighbours and the other series have.
+/// Returns the points of a series, with a gap where it has no value but its neighbours and the other series do.
 fn points(series: &trimwise_study::plot::Series, plot: &Plot) -> Vec<chart::Point> {
     let mut points: Vec<chart::Point> = series.points.iter().filter_map(|point| at(point, plot)).collect();
     let places = plot.places();
-    // Series over places of their own, such as times, lack those of the others everywhere.
+    // A series with x values of its own, such as times, lacks those of the others everywhere.
     if plot.x.key != "time_s" && 2 * series.points.len() > places.len() {
         let is_missing = |place: &&Place| !series.points.iter().any(|point| point.x == **place);
         points.extend(places.into_iter().filter(is_missing).filter_map(|place| match place {
@@ -121,12 +120,12 @@ fn points(series: &trimwise_study::plot::Series, plot: &Plot) -> Vec<chart::Poin
     points
 }
 
-/// A bar's name: its place, and its series if there are several.
+/// Names a bar after its place, and its series if there are several.
 fn in_place(at: &Place, series: &str, count: usize) -> String {
     if count > 1 { format!("{}: {series}", place(at)) } else { place(at) }
 }
 
-/// A point on the axes, or a gap if its value has no place there: a logarithmic one has none for zero.
+/// Returns a point on the axes, or a gap if its value cannot be drawn there, such as zero on a logarithmic axis.
 fn at(point: &Point, plot: &Plot) -> Option<chart::Point> {
     let on = |value: f64, log: bool| (value.is_finite() && (!log || value > 0.0)).then_some(value);
     let Place::At(x) = point.x else { return None };

@@ -1,22 +1,22 @@
-//! Lays out rows and columns in a given width.
+//! Lays out rows and columns within a given width.
 
 use console::{Alignment, measure_text_width, pad_str};
 
 use super::{WIDTH_MAX, folded_to};
 use crate::figures::NONE;
 
-/// Blanks between columns.
+/// Spaces between columns.
 pub const BETWEEN: usize = 2;
-/// Blanks before the description of a row.
+/// Spaces before the description of a row.
 const DESCRIPTION: usize = 4;
-/// Blanks before the figures of a row that is a paragraph.
+/// Spaces before the figures of a row that is laid out as a paragraph.
 const FIGURES: usize = 2;
 
-/// A table. Its first column is text, the others are figures.
+/// A table of a text column and columns of figures.
 pub struct Grid<'a> {
     header: Vec<&'a str>,
     rows: Vec<Vec<&'a str>>,
-    /// The text below each row; empty if rows have none.
+    /// The text below each row; empty if rows have no descriptions.
     descriptions: &'a [String],
 }
 
@@ -34,7 +34,7 @@ impl<'a> Grid<'a> {
         }
     }
 
-    /// Renders it in lines of at most `width` columns; only a longer word exceeds them.
+    /// Renders the table in lines of at most `width` columns; only a single longer word exceeds them.
     pub fn within(&self, width: usize) -> String {
         let natural = self.widths(measure_text_width);
         let least =
@@ -51,7 +51,7 @@ impl<'a> Grid<'a> {
         }
     }
 
-    /// The largest value of `of` over the lines of each column.
+    /// Returns the largest value of `of` over all lines of each column.
     fn widths(&self, of: impl Fn(&str) -> usize) -> Vec<usize> {
         let largest = |column| self.column(column).flat_map(str::lines).map(&of).max().unwrap_or(0);
         (0..self.header.len()).map(largest).collect()
@@ -61,8 +61,8 @@ impl<'a> Grid<'a> {
         std::iter::once(self.header[index]).chain(self.rows.iter().map(move |row| row[index]))
     }
 
-    /// Takes width from the first column (a policy, say) as long as possible, so that figures stay in one piece; then
-    /// from the widest.
+    /// Narrows columns until the table fits: as long as possible the first (of policies, say), so that figures stay
+    /// whole, and then always the widest.
     fn shrunk(&self, natural: &[usize], least: &[usize], width: usize) -> Vec<usize> {
         let mut widths: Vec<usize> = natural.iter().map(|w| *w.min(&width)).collect();
         while total(&widths) > width {
@@ -90,7 +90,7 @@ impl<'a> Grid<'a> {
         self.descriptions.get(row).map_or_else(String::new, words)
     }
 
-    /// Several tables below each other. Each has the first column, and as many others as fit.
+    /// Splits the table into several below each other. Each has the first column, and as many others as fit.
     fn parts(&self, natural: &[usize], least: usize, width: usize) -> String {
         let widest = natural[1..].iter().max().copied().unwrap_or(0);
         let first = if total(&[natural[0], widest]) <= width { natural[0] } else { least };
@@ -114,7 +114,7 @@ impl<'a> Grid<'a> {
         parts.iter().map(part).collect::<Vec<_>>().join("\n")
     }
 
-    /// A paragraph for each row: its name and description, and below them the figures that it has.
+    /// Renders each row as a paragraph: its name and description, and below them the figures that it has.
     fn paragraphs(&self, width: usize) -> String {
         let prose = width.min(WIDTH_MAX);
         let paragraph = |(index, row): (usize, &Vec<&str>)| {
@@ -138,12 +138,12 @@ impl<'a> Grid<'a> {
     }
 }
 
-/// The width of columns together.
+/// Returns the width of all columns together.
 fn total(widths: &[usize]) -> usize {
     widths.iter().sum::<usize>() + widths.len().saturating_sub(1) * BETWEEN
 }
 
-/// Renders a row, each of whose cells may need several lines.
+/// Renders a row; cells may span several lines.
 fn line(cells: &[&str], widths: &[usize]) -> String {
     let cells: Vec<Vec<String>> =
         cells.iter().zip(widths).map(|(cell, width)| wrapped(cell, *width)).collect();
@@ -160,7 +160,7 @@ fn line(cells: &[&str], widths: &[usize]) -> String {
     text
 }
 
-/// Breaks text into lines of at most `width` columns, where [`pieces`] allows it.
+/// Wraps text into lines of at most `width` columns, breaking where [`pieces`] allows it.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     for line in text.lines() {
@@ -178,8 +178,8 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Cuts a line after blanks, but not between a number and its unit or a sign and its number; and within words after `+`,
-/// which joins the terms of a policy.
+/// Splits a line after spaces, except between a number and its unit or a sign and its number. Also splits words after
+/// `+`, which joins the terms of a policy.
 fn pieces(line: &str) -> impl Iterator<Item = &str> {
     let mut begin = 0;
     let mut word = 0;

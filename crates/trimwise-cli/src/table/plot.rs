@@ -1,4 +1,4 @@
-//! Figures as tables: places downwards, series across.
+//! Plots as tables: a row for each place, a column for each series.
 
 pub use trimwise_study::plot::Table as Block;
 use trimwise_study::plot::{Place, Plot, PlotKind, Point};
@@ -7,21 +7,21 @@ use super::grid::BETWEEN;
 use super::{WIDTH_MAX, bold, folded, laid_out};
 use crate::figures::{NONE, significant, thousands};
 
-/// Returns a table as text below its title, which begins with `of`.
+/// Returns a table as text, under its title with `of` in front.
 pub fn text(block: &Block, of: &str) -> String {
     let title = folded(&format!("{of}{}", block.title), 0);
     format!("{}\n\n{}\n", bold(title.trim_end()), laid_out(&block.header, &block.rows))
 }
 
-/// A figure with more places is drawn only in the report.
+/// Plots with more places are only drawn, in the report.
 const PLACES_MAX: usize = 30;
 
-/// Whether a figure makes a useful table; the single points of throughput over time do not.
+/// Returns true if a plot makes a useful table; throughput over time, point by point, does not.
 pub fn is_tabled(plot: &Plot) -> bool {
     plot.x.key != "time_s" && plot.places().len() <= PLACES_MAX
 }
 
-/// Lays out places downwards and series across; as many series per table as fit into the width.
+/// Lays out a plot with places as rows and series as columns, as many series per table as fit into the width.
 pub fn of_plot(plot: &Plot) -> Vec<Block> {
     let places = plot.places();
     let names: Vec<String> = places.iter().map(|p| place(p)).collect();
@@ -72,12 +72,12 @@ pub fn of_plot(plot: &Plot) -> Vec<Block> {
     blocks
 }
 
-/// A label with its unit, if it has one; counts and names do not.
+/// Returns a label with its unit; counts and names have none.
 pub fn with_unit(label: &str, unit: &str) -> String {
     if unit.is_empty() { label.to_string() } else { format!("{label}, {unit}") }
 }
 
-/// A place on the x axis: numbers as they are, names in words.
+/// Formats a place on the x axis.
 pub fn place(place: &Place) -> String {
     match place {
         Place::At(x) if x.fract() == 0.0 => thousands(*x),
@@ -86,7 +86,8 @@ pub fn place(place: &Place) -> String {
     }
 }
 
-/// Formats a point's median, and how far its repetitions reach from it on the wider side, or to where; counts are whole.
+/// Formats a point's median with the distance to its farthest repetition, or with both ends of the range. Counts are
+/// whole numbers.
 fn point(point: &Point, counts: bool) -> String {
     match point.range {
         None if counts => thousands(point.y),
@@ -95,7 +96,7 @@ fn point(point: &Point, counts: bool) -> String {
             if reach < 100.0 {
                 format!("{} ± {reach:.1} %", significant(point.y))
             } else {
-                // Near zero a share of the median says nothing.
+                // Near zero, a percentage of the median is meaningless.
                 format!("{} ({} to {})", significant(point.y), significant(low), significant(high))
             }
         }

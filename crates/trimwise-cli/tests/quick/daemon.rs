@@ -109,7 +109,7 @@ fn the_doctor_says_what_is_wrong_with_exit_code_1() {
         "the USB adapter of sdb",
         "[disk.usb.adapter-no-trim]\n",
         "remedy: ",
-        "`trimwise explain CODE` tells more of what is in brackets.\n",
+        "`trimwise explain CODE` explains a code in brackets.\n",
     ] {
         assert!(shown.contains(words), "'{words}' is not in: {shown}");
     }

@@ -165,10 +165,10 @@ fn a_program_that_dies_or_talks_nonsense_fails_the_run() {
         ("echo '{\"note\":\"x\"}'; kill -9 $$", "ended before it answered (signal: 9 (SIGKILL))"),
         (
             "echo 'Segmentation fault'; exec sleep 60",
-            "said what trimwise does not understand: Segmentation fault",
+            "sent a message that trimwise does not understand: Segmentation fault",
         ),
         ("echo '{\"note\":3}'", "does not understand: {\"note\":3}"),
-        ("printf '\\377\\n'", "does not understand: bytes that are no text"),
+        ("printf '\\377\\n'", "does not understand: bytes that are not text"),
         // No display 1 has begun.
         ("echo '{\"finish\":{\"display\":1}}'", "does not understand: {\"finish\""),
         ("head -c 100000 /dev/zero | tr '\\0' x; echo", "xxx..."),
@@ -179,7 +179,7 @@ fn a_program_that_dies_or_talks_nonsense_fails_the_run() {
         "found_cells":0,"broken_cells":0,"run_cells":0,"failed_cells":0,"missing_cells":1,"parts":[],"failures":[]}"#;
     let sweep = format!("{{\"sweep\":{{\"summary\":{summary},\"ended_by\":null,\"is_out\":false}}}}");
     let lines = format!("echo '{{\"answer\":{{\"Ok\":{}}}}}'", sweep.replace('\n', ""));
-    refused(1, &Place::answering(&lines).run(ON_KERNEL), &["answered what it was not asked"]);
+    refused(1, &Place::answering(&lines).run(ON_KERNEL), &["sent the answer to another kind of request"]);
 }
 
 #[test]

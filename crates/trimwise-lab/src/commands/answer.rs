@@ -1,4 +1,5 @@
-//! The hidden command `answer`: runs a request of `trimwise`, and says what it needs to say in lines of JSON.
+//! The hidden command `answer`: runs a request from `trimwise`, and reports notes, progress and the answer in lines of
+//! JSON.
 
 use std::io::{BufRead as _, Write as _};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,14 +13,10 @@ use trimwise_study::laboratory::{Answer, Ask, Laboratory as _, Line, Said};
 
 use crate::requests::Here;
 
-/// Shortest time between two lines about how far a run is.
+/// Minimum time between two progress lines of a run.
 const UPDATED_EVERY: Duration = Duration::from_millis(100);
 
-/// Reads a request from standard input and answers it. What comes of it is in the answer.
-///
-/// # Errors
-///
-/// If nobody asks, or nobody can be answered.
+/// Reads a request from standard input and answers it. Failures of the request are part of the answer.
 pub fn run() -> Result<(), Failure> {
     let mut line = String::new();
     std::io::stdin().read_line(&mut line).map_err(Failure::run)?;
@@ -31,7 +28,7 @@ pub fn run() -> Result<(), Failure> {
         }
         Ok(Line::Stop) => Err(Failure::Interrupted),
         Err(error) => {
-            Err(Failure::usage(format!("expected a request of trimwise on standard input: {error}")))
+            Err(Failure::usage(format!("expected a request from trimwise on standard input: {error}")))
         }
     };
     say(&Said::Answer(answer));
@@ -50,7 +47,7 @@ fn answered(ask: &Ask, asker: &Asker) -> Result<Answer, Failure> {
     })
 }
 
-/// Writes a line. If nobody reads it, the end of standard input ends this process.
+/// Writes a line. Write errors are ignored: if the asker is gone, the end of standard input ends this process.
 fn say(said: &Said) {
     if let Ok(text) = serde_json::to_string(said) {
         let mut output = std::io::stdout().lock();
@@ -58,7 +55,7 @@ fn say(said: &Said) {
     }
 }
 
-/// Whoever asked.
+/// The program that asked.
 #[derive(Default)]
 struct Asker {
     stop: Arc<AtomicBool>,
@@ -66,8 +63,8 @@ struct Asker {
 }
 
 impl Asker {
-    /// Raises the flag when it is said to stop, and ends this process at once when nobody is there any more. Ctrl-C reaches
-    /// both processes, so here it only raises the flag too.
+    /// Raises the flag when told to stop, and ends this process when the asker is gone. Ctrl-C reaches both processes,
+    /// so here it too only raises the flag.
     fn listen(&self) -> Result<(), Failure> {
         let stop = Arc::clone(&self.stop);
         interrupt::on_signal(move || stop.store(true, Ordering::SeqCst))?;
@@ -99,7 +96,7 @@ impl Caller for Asker {
     }
 }
 
-/// A display of progress, and when each run was last told of.
+/// Progress of a display, with the time of each run's last line.
 struct Display {
     display: usize,
     told: Mutex<Vec<Option<Instant>>>,

@@ -14,7 +14,6 @@ use trimwise::profile::Profile;
 use trimwise::workload::apps;
 use trimwise_cli::output;
 
-/// Arguments of `generate`.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:\n  \
     trimwise generate man ~/.local/share/man/man1\n      \
@@ -23,12 +22,10 @@ use trimwise_cli::output;
     trimwise generate completions zsh >~/.zfunc/_trimwise\n  \
     trimwise generate completions fish >~/.config/fish/completions/trimwise.fish")]
 pub struct GenerateArguments {
-    /// What to make
     #[command(subcommand)]
     pub what: What,
 }
 
-/// What can be made.
 #[derive(Debug, Subcommand)]
 pub enum What {
     /// Write a man page for every command to DIR, which is made if missing; pages of trimwise in it are replaced
@@ -62,7 +59,7 @@ pub fn run(
             let shell: Shell = shell.parse().map_err(Failure::usage)?;
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut for_completion(whole, experiments), "trimwise", &mut script);
-            // A script is no text: its lines stay as they are.
+            // A script must not be wrapped, so it is printed as it is.
             output::print_always(script).map(|()| String::new())
         }
     }
@@ -86,7 +83,7 @@ fn man_pages(whole: &clap::Command, directory: &Path) -> Result<usize, Failure> 
     write(&command, directory)
 }
 
-/// As [`Man::render`], but the text below the options keeps its lines, as examples need.
+/// Renders as [`Man::render`] does, but keeps the line breaks of the text below the options, which examples need.
 fn man_page(page: &Man, command: &clap::Command) -> std::io::Result<Vec<u8>> {
     let mut text = Vec::new();
     page.render_title(&mut text)?;
@@ -106,7 +103,7 @@ fn man_page(page: &Man, command: &clap::Command) -> std::io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// The command as its completions know it: what is hidden is not offered, and names are.
+/// Returns the command for completions: without what is hidden, and with the names that can be completed.
 fn for_completion(whole: &clap::Command, experiments: &[&str]) -> clap::Command {
     let shown = whole.get_subcommands().filter(|c| !c.is_hide_set());
     let command = clap::Command::new("trimwise").version(trimwise::VERSION).propagate_version(true);
@@ -115,8 +112,7 @@ fn for_completion(whole: &clap::Command, experiments: &[&str]) -> clap::Command 
         .subcommands(shown.cloned().map(|command| with_names(command, experiments)))
 }
 
-/// The same command, whose arguments that take a name know all built-in ones. Only for completion: files would no longer
-/// be accepted.
+/// Adds the built-in names to arguments that take one. Only for completions: the command would no longer accept files.
 fn with_names(command: clap::Command, experiments: &[&str]) -> clap::Command {
     let command = command.mut_args(|argument| {
         let value =

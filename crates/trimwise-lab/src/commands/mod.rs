@@ -1,5 +1,4 @@
-//! The commands of the laboratory. Each module holds one whole: its arguments, how it runs, its JSON, its text and its
-//! report.
+//! The laboratory's commands. A module holds everything of its command: arguments, how it runs, JSON, text and report.
 
 mod answer;
 mod bench;
@@ -34,7 +33,7 @@ use reproduce::arguments::ReproduceArguments;
 use selftest::arguments::SelftestArguments;
 use tournament::arguments::TournamentArguments;
 
-/// The command line. People write `trimwise` before its commands, which hands them over.
+/// The command line. Users run these commands through `trimwise`, which hands them over.
 #[derive(Debug, Parser)]
 #[command(
     name = "trimwise-lab",
@@ -85,7 +84,7 @@ pub enum Command {
     Report(ReportArguments),
     /// Make man pages and shell completions
     Generate(GenerateArguments),
-    // A guest has no other program of ours to ask its daemon with.
+    // A guest has no other program of ours that could talk to its daemon.
     /// Show what the daemon of a guest does
     #[command(hide = true)]
     Status(StatusArguments),
@@ -103,7 +102,7 @@ pub enum Command {
     Answer,
 }
 
-/// Runs the command and returns what is left to print.
+/// Runs the command and returns what remains to be printed.
 pub fn run(command: Command, caller: &dyn Caller) -> Result<String, Failure> {
     match command {
         Command::Tournament(arguments) => tournament::run(&arguments, caller),

@@ -1,4 +1,4 @@
-//! Modelled drives as block devices, in real time: each is served by the process that attaches it.
+//! Modelled drives as block devices, in real time. The process that attaches a drive also serves it.
 
 use std::io::ErrorKind;
 use std::ops::RangeInclusive;
@@ -19,53 +19,50 @@ use trimwise_study::check::within;
 use trimwise_study::input::profile;
 use trimwise_study::{as_text, defaults};
 
-/// Threads that serve a drive.
+/// Accepted numbers of threads that serve a drive.
 pub const THREADS: RangeInclusive<u16> = 1..=64;
 
-/// A drive to emulate.
+/// A request for a drive to emulate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DriveRequest {
-    /// Its profile, a name or a file.
+    /// The profile, a name or a file.
     pub profile: String,
-    /// Its size; `None`: as in the profile.
+    /// `None` means the size in the profile.
     pub size: Option<Bytes>,
-    /// Factor by which everything takes longer than modelled.
+    /// Factor by which everything takes longer than in the model.
     #[serde(with = "as_text", default)]
     pub time_scale: TimeScale,
-    /// Seed of everything that the drive draws.
+    /// Seed of the drive's random numbers.
     #[serde(default = "defaults::seed")]
     pub seed: u64,
-    /// The file that keeps its data; `None`: memory.
+    /// The file that keeps the data; `None` means memory.
     pub backing: Option<PathBuf>,
-    /// Its name; `None`: the profile's, with a number if that is taken.
+    /// `None` means the profile's name, with a number if that is taken.
     pub name: Option<String>,
 }
 
-/// Devices; the order of the keys is part of the format.
+/// The result; the order of the keys is part of the format.
 #[derive(Debug, Serialize)]
 pub struct Devices {
-    /// The version of trimwise.
     pub trimwise: &'static str,
-    /// Each device.
     pub devices: Vec<Shown>,
 }
 
-/// A device and its state.
 #[derive(Debug, Serialize)]
 pub struct Shown {
-    /// Its description.
+    /// The device as registered.
     #[serde(flatten)]
     pub record: Record,
     /// `serving`, `detached`, `silent` (its server does not answer) or `dead` (its server was killed).
     pub state: &'static str,
-    /// What still uses the remains of a dead server, so that they are not removed.
+    /// What still uses the device of a killed server, so that it cannot be removed.
     pub in_use: Option<String>,
-    /// What it served; `None` if unknown.
+    /// The requests that it served; `None` if unknown.
     pub status: Option<Status>,
 }
 
 impl Shown {
-    /// Its node or address.
+    /// Returns the device's node or address.
     pub fn place(&self) -> String {
         match &self.record.front {
             Front::Loop { device } => device.as_ref().map_or("-".to_owned(), |d| d.display().to_string()),
@@ -85,11 +82,8 @@ impl Devices {
     }
 }
 
-/// The devices of this host, registered in a folder; `None`: the usual one.
-///
-/// # Errors
-///
-/// If the folder given is none; one that does not exist is created with the first device.
+/// Opens the registry of this host's devices in a folder, or in the default one. A missing folder is created with the
+/// first device.
 pub fn registry(given: Option<&Path>) -> Result<Registry, Failure> {
     if let Some(given) = given {
         check_folder(given)?;
@@ -111,16 +105,12 @@ fn absolute(key: &'static str, path: &Path) -> Result<PathBuf, Failure> {
     std::path::absolute(path).map_err(|e| Mistake::of(key, path.display()).because(e.to_string()).fail())
 }
 
-/// Rejects a drive that cannot be.
-///
-/// # Errors
-///
-/// A [`Failure`] that names what is wrong with it.
+/// Rejects a drive that cannot be made; the error says why.
 pub fn check(drive: &DriveRequest) -> Result<(), Failure> {
     drive_config(drive).map(drop)
 }
 
-/// Returns the drive as requested, and the name of its profile.
+/// Returns the requested drive, and the name of its profile.
 fn drive_config(request: &DriveRequest) -> Result<(SsdConfig, trimwise::ssd::Faults, String), Failure> {
     let profile = profile(&request.profile, "profile")?;
     let whole = Bytes(profile.config.capacity_bytes);
@@ -135,7 +125,7 @@ fn drive_config(request: &DriveRequest) -> Result<(SsdConfig, trimwise::ssd::Fau
     Ok((config, profile.faults, profile.name))
 }
 
-/// A drive with its bytes; if it ends up unused, a backing file created for it is removed.
+/// A drive and its data. If the drive is never used, a backing file created for it is removed.
 struct Made {
     drive: Arc<EmulatedDrive>,
     description: Description,
@@ -170,12 +160,8 @@ fn make(request: &DriveRequest) -> Result<Made, Failure> {
     Ok(Made { drive: Arc::new(drive), description, backing_made })
 }
 
-/// Attaches a drive as a block device of this host and serves it with so many threads until it is told to stop. `ready`
-/// learns when it is there; `notice` what happens meanwhile.
-///
-/// # Errors
-///
-/// A [`Failure`] if there is no such drive, or it cannot be attached or served.
+/// Attaches a drive as a block device of this host and serves it, on `threads` threads, until told to stop. Calls
+/// `ready` once the device exists, and `notice` with what happens meanwhile.
 pub fn attach(
     registry: &Registry,
     request: &DriveRequest,
@@ -192,11 +178,7 @@ pub fn attach(
     })
 }
 
-/// Serves a drive over NBD until it is told to stop.
-///
-/// # Errors
-///
-/// A [`Failure`] if there is no such drive, or it cannot be served at one of the addresses.
+/// Serves a drive over NBD until told to stop.
 pub fn serve(
     registry: &Registry,
     request: &DriveRequest,
@@ -214,7 +196,7 @@ pub fn serve(
     })
 }
 
-/// Makes the drive and serves it. If it never was ready, a backing file created for it is removed.
+/// Makes a drive and serves it. If it never becomes ready, a backing file created for it is removed.
 fn served(
     request: &DriveRequest,
     mut ready: impl FnMut(&Record),
@@ -237,7 +219,7 @@ fn served(
     Ok(Shown::ended((ended.0, Some(ended.1))))
 }
 
-/// What the user can correct is a usage error.
+/// Turns errors that the user can correct into usage errors.
 fn refused(error: RegistryError) -> Failure {
     match error {
         RegistryError::Io(_) | RegistryError::Lingers { .. } | RegistryError::InUse { .. } => {
@@ -247,11 +229,7 @@ fn refused(error: RegistryError) -> Failure {
     }
 }
 
-/// Stops devices, by name or node; `None`: all. Also returns a failure for each that could not be stopped.
-///
-/// # Errors
-///
-/// If the devices cannot be listed.
+/// Stops devices given by name or node; `None` means all. Also returns a failure for each that could not be stopped.
 pub fn detach(registry: &Registry, devices: Option<&[String]>) -> Result<(Devices, Vec<Failure>), Failure> {
     let given = match devices {
         Some(devices) => devices.to_vec(),
@@ -267,11 +245,7 @@ pub fn detach(registry: &Registry, devices: Option<&[String]>) -> Result<(Device
     Ok((Devices::of(shown), failures))
 }
 
-/// Lists the devices; cleans up after killed servers.
-///
-/// # Errors
-///
-/// If they cannot be listed.
+/// Lists the devices, and cleans up after killed servers.
 pub fn list(registry: &Registry) -> Result<Devices, Failure> {
     let shown = registry.list().map_err(refused)?.into_iter().map(|(record, state)| match state {
         State::Serving(status) => Shown { record, state: "serving", in_use: None, status: Some(status) },

@@ -1,4 +1,4 @@
-//! A profile from a short bench.
+//! Fits a profile to a drive that is measured briefly.
 
 use std::fs;
 use std::ops::RangeInclusive;
@@ -32,21 +32,22 @@ use trimwise_study::{defaults, input};
 /// Operations that the ring holds.
 const QUEUE_DEPTH: u32 = 256;
 
-/// Seconds to measure.
+/// Accepted numbers of seconds to measure.
 pub const SECONDS: RangeInclusive<u64> = 5..=3600;
 
-/// A drive to measure.
+/// A request to measure a drive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FitRequest {
-    /// A directory or file, a block device, or `model:NAME`; `file:PATH` and `dev:PATH` say which.
+    /// A directory or file, a block device, or `model:NAME`; `file:PATH` and `dev:PATH` are explicit.
     pub target: String,
-    /// The profile, a name or a file, of what cannot be measured; `None`: by the drive's model or class.
+    /// The profile (a name or a file) that supplies what cannot be measured; `None` means the one for the drive's model
+    /// or class.
     pub from: Option<String>,
-    /// The file of the profile, which names it. It is the caller who writes it.
+    /// The file that the caller writes the profile to. The profile is named after it.
     pub out: Option<PathBuf>,
-    /// About how long to measure; models take it in virtual time.
+    /// About how many seconds to measure; a model takes them in virtual time.
     pub seconds: u64,
-    /// Whether nothing is written.
+    /// Whether to read only.
     #[serde(default)]
     pub read_only: bool,
     /// Seed of the random places and of the intervals.
@@ -54,86 +55,75 @@ pub struct FitRequest {
     pub seed: u64,
     /// The size of a file to create.
     pub size: Option<Bytes>,
-    /// What may be destroyed, as the failure without it names it.
+    /// The word that confirms what may be destroyed, as the error without it says.
     pub destroy: Option<String>,
 }
 
-/// A fitted profile; the order of the keys is part of the format.
+/// The result; the order of the keys is part of the format.
 #[derive(Debug, Serialize)]
 pub struct FitReport {
-    /// The version of trimwise.
     pub trimwise: &'static str,
-    /// The target, as given.
+    /// The target as given.
     pub target: String,
-    /// The profile of what was not measured.
+    /// The profile that supplies what was not measured.
     pub base: String,
-    /// How it was chosen: `given`, `model` or `class`.
+    /// How the base was chosen: `given`, `model` or `class`.
     pub base_chosen_by: &'static str,
-    /// Whether only reads were made.
     pub read_only: bool,
-    /// What was measured.
     #[serde(flatten)]
     pub measured: Measured,
-    /// The fitted settings.
     pub fitted: Vec<FittedSetting>,
-    /// Tests that nothing was fitted to.
+    /// Predictions of tests that were held back from the fit.
     pub held_back: Vec<Prediction>,
-    /// Whether their errors are larger than those of the base, in most or on average.
+    /// Whether most errors of these predictions, or their average, are larger than the base's.
     pub predicts_worse_than_base: bool,
-    /// The profile to use, as `--device` takes it: the base if it predicts better, or else the fitted one; null if that
-    /// is not written to a file.
+    /// The profile to use with `--device`: the base if it predicts better, otherwise the fitted one; null if that is
+    /// not written to a file.
     pub recommended: Option<String>,
-    /// A read while TRIMs follow each other, as a multiple of one alone.
+    /// The time of a read during back-to-back TRIMs, as a multiple of a read alone.
     pub read_beside_trims: Option<f64>,
-    /// Why not to rely on the profile.
+    /// Reasons not to rely on the profile.
     pub warnings: Vec<String>,
-    /// What a reader should know.
+    /// What a reader should know about the measurements.
     pub notes: Vec<String>,
-    /// The profile.
     pub profile_toml: String,
-    /// The command that repeats this.
     pub command: String,
-    /// Where the profile is written.
+    /// The file that the profile is written to.
     #[serde(skip)]
     pub out: Option<PathBuf>,
-    /// A directory on the drive, if one is known.
+    /// A directory on the drive, if known.
     #[serde(skip)]
     pub directory: Option<PathBuf>,
 }
 
-/// A fitted setting.
+/// A setting that was fitted.
 #[derive(Debug, Serialize)]
 pub struct FittedSetting {
-    /// Its dotted name; its unit is the name's end.
+    /// The dotted name, which ends with the unit.
     pub setting: &'static str,
-    /// The base's value; `None` if it has none.
+    /// The base's value, if it has one.
     pub base: Option<SettingValue>,
-    /// The fitted value.
     pub value: SettingValue,
-    /// The lower end of the 95 % interval.
+    /// Lower end of the 95 % interval.
     pub low: Option<u64>,
-    /// Its upper end.
+    /// Upper end of the 95 % interval.
     pub high: Option<u64>,
-    /// Measurements behind it.
+    /// Number of measurements behind the value.
     pub samples: usize,
 }
 
-/// A target as it was understood.
+/// The kind of target that an argument names.
 enum What {
     Model(Box<Profile>),
     Real(RealTarget),
 }
 
 /// Measures the drive and fits a profile to it.
-///
-/// # Errors
-///
-/// A [`Failure`] if the request is wrong, the drive cannot be measured, or nothing can be fitted.
 pub fn run(request: &FitRequest, caller: &dyn Caller) -> Result<FitReport, Failure> {
     within("seconds", request.seconds, &SECONDS)?;
     let what = target(request)?;
     let (base, chosen_by, drive) = base(request, &what)?;
-    // A base of one's own is known by its file.
+    // A user's own base is known by its file.
     let base_argument = request.from.clone().unwrap_or_else(|| base.name.clone());
     let stop = caller.stop(OnInterrupt::Stop)?;
     let progress = caller.progress(1, "fits");
@@ -245,7 +235,7 @@ fn target(request: &FitRequest) -> Result<What, Failure> {
                 .because(format!("neither a file nor a device; did you mean model:{target}?"))
                 .fail());
         }
-        // A mistyped name must not become a file.
+        // A mistyped name must not create a file.
         Err(error) => {
             let expected =
                 format!("a file, directory or device that exists, or file:{target} for a new file");
@@ -258,7 +248,7 @@ fn target(request: &FitRequest) -> Result<What, Failure> {
         .ok_or_else(|| of.expected("a file, a directory, a device or model:NAME").fail())
 }
 
-/// The profile of what is not measured, how it was chosen, and the real drive.
+/// Returns the profile that supplies what is not measured, how it was chosen, and the real drive.
 fn base(request: &FitRequest, what: &What) -> Result<(Profile, &'static str, Option<Drive>), Failure> {
     let drives = match what {
         What::Model(_) => Vec::new(),
@@ -291,7 +281,7 @@ fn base(request: &FitRequest, what: &What) -> Result<(Profile, &'static str, Opt
     input::profile(&name, "from").map(|profile| (profile, chosen_by, drive))
 }
 
-/// Where `compare --here` can look.
+/// Returns a path for `compare --here`.
 fn directory_here(what: &What) -> Option<PathBuf> {
     match what {
         What::Real(RealTarget { target: Target::File(path), .. }) => Some(directory_of(path)),
@@ -327,7 +317,7 @@ fn on_model(request: &FitRequest, profile: &Profile, stop: &Arc<AtomicBool>) -> 
     let plan = plan(request, &device)?;
     let measured = sim.run(async move {
         if plan.read_only {
-            // A drive in use holds data.
+            // Before the measurement, fill the drive: one in use holds data.
             fit::fill(&device, plan).await?;
         }
         fit::measure(&device, plan, &|_, _| {}).await
@@ -344,7 +334,7 @@ fn on_real(
     caller: &dyn Caller,
 ) -> Result<Found, Failure> {
     if let Target::File(path) = &real.target {
-        // Before a file of a GiB is made there.
+        // Find this out before making a file of a GiB there.
         let here = Here::of(&HostRoot::default(), Path::new(DEFAULT_RUN), &directory_of(path));
         if let Some(here) = here.ok().filter(Here::is_in_memory) {
             return Err(Failure::usage(format!(

@@ -1,4 +1,4 @@
-//! Requests and their answers as plain data, of what needs real kernels, emulated drives or experiments.
+//! Requests and answers as plain data, for everything that needs real kernels, emulated drives or experiments.
 
 pub mod advise;
 pub mod bench;
@@ -23,7 +23,7 @@ use trimwise_study::laboratory::Laboratory;
 use trimwise_study::sweep::{Summary, SweepRequest};
 use trimwise_uml::machine::Limits;
 
-/// The laboratory in this process.
+/// The laboratory, run in this process.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Here;
 
@@ -45,7 +45,7 @@ impl Laboratory for Here {
     }
 }
 
-/// Returns the limits of a guest, with defaults for those not given.
+/// Returns the limits of a guest, with defaults for those that are not given.
 pub fn limits(given: &GuestLimits) -> Limits {
     let default = Limits::default();
     let or = |given: Option<u64>, default| given.map_or(default, Duration::from_secs);
@@ -67,7 +67,7 @@ mod tests {
     use super::kernel::run::Plan;
     use super::*;
 
-    /// The failure of a request that is read from JSON.
+    /// Returns the error of a request that is read from JSON.
     fn refused<R: serde::de::DeserializeOwned, A>(
         request: serde_json::Value,
         run: impl FnOnce(&R) -> Result<A, Failure>,

@@ -1,4 +1,4 @@
-//! Published experiments, repeated.
+//! Repeats published experiments.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,25 +20,25 @@ use trimwise_study::defaults;
 use trimwise_study::guest_limits::GuestLimits;
 use trimwise_study::place::check_directory;
 
-/// Which experiments to repeat, and where.
+/// A request to repeat experiments.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ReproduceRequest {
-    /// The experiment; `None`: all of them.
+    /// The experiment; `None` means all of them.
     pub name: Option<String>,
-    /// The host: `model`, `kernel` or `kernel:VERSION:FS[:MOUNT_OPTIONS]`.
+    /// Where to run it: `model`, `kernel` or `kernel:VERSION:FS[:MOUNT_OPTIONS]`.
     pub on: String,
-    /// The parts of the experiment to repeat; empty: all.
+    /// The parts of the experiment to repeat; empty means all.
     pub only: Vec<String>,
-    /// Whether what is sampled on a kernel runs in full there.
+    /// Whether to run in full what is otherwise only sampled on a kernel.
     pub full: bool,
-    /// Where a long experiment keeps finished cells, to go on from them; `None`: nowhere.
+    /// The folder in which a long experiment keeps finished cells, so that it can be continued.
     pub out: Option<PathBuf>,
-    /// Repetitions of each cell; `None`: as many as in the source.
+    /// Repetitions of each cell; `None` means as many as in the source.
     pub reps: Option<u32>,
-    /// When a guest is ended.
+    /// Time limits of a guest.
     pub limits: GuestLimits,
-    /// Runs at a time; the result is the same for any number.
+    /// Runs at a time, without effect on the result.
     pub jobs: Option<u16>,
 }
 
@@ -59,49 +59,37 @@ impl Default for ReproduceRequest {
     }
 }
 
-/// A repeated experiment, as `--json` writes it.
+/// The result of one experiment, as `--json` writes it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Made {
-    /// What came of it.
+    /// The result.
     #[serde(flatten)]
     pub result: ExperimentResult,
-    /// The SHA-256 of the program that was the guests' init and ran their workloads; `None` if no kernel booted.
+    /// SHA-256 of the program that was the guests' init and ran their workloads; `None` if no kernel booted.
     pub guest_program: Option<String>,
 }
 
-/// The repeated experiments.
+/// The results of the experiments that ran.
 #[derive(Debug)]
 pub struct Reproduced {
-    /// At least one.
+    /// Results; at least one.
     pub made: Vec<Made>,
     /// Why others are missing.
     pub ended_by: Option<Failure>,
 }
 
-/// Repeats published experiments.
-///
-/// # Errors
-///
-/// A [`Failure`] if the request is wrong or not even one experiment has a result.
+/// Repeats published experiments. Fails if the request is wrong or no experiment has a result.
 pub fn run(request: &ReproduceRequest, caller: &dyn Caller) -> Result<Reproduced, Failure> {
     run_of(&ALL, request, caller)
 }
 
-/// Repeats the experiment that a request names; without a name, returns only the first of all.
-///
-/// # Errors
-///
-/// As [`run`].
+/// Repeats the experiment that a request names; without a name, returns only the first result.
 pub fn run_one(request: &ReproduceRequest, caller: &dyn Caller) -> Result<Made, Failure> {
     let made = run(request, caller)?.made.into_iter().next();
     made.ok_or_else(|| Failure::run("no experiment ran"))
 }
 
-/// Repeats some of `all` experiments.
-///
-/// # Errors
-///
-/// As [`run`].
+/// Repeats experiments out of `all`.
 pub fn run_of(
     all: &[&'static Experiment],
     request: &ReproduceRequest,
@@ -154,7 +142,7 @@ pub fn run_of(
         });
         match checked {
             Ok(target) => targets.push(target),
-            // Of all experiments, skip those that cannot run here.
+            // When all experiments are requested, skip those that cannot run here.
             Err(failure) if request.name.is_none() => {
                 caller.note(&format!("{} is skipped: {failure}", experiment.name));
                 return false;
@@ -172,11 +160,11 @@ pub fn run_of(
     }
     let stop = caller.stop(on_interrupt)?;
     let progress = caller.progress(experiments.len(), "runs");
-    // One experiment after another: each spreads its own cells over the jobs.
+    // One experiment at a time, because each spreads its own cells over the jobs.
     let mut ended_by = None;
     let mut made = Vec::new();
     for (i, (experiment, target)) in experiments.iter().zip(targets).enumerate() {
-        // Runs of a guest differ only in the phase of its commit timer, so one stands for all.
+        // Runs in a guest differ only in the phase of the commit timer, so a single one is enough.
         let reps = if target.is_some() { 1 } else { experiment.reps };
         let ran = (experiment.run)(&Request {
             reps: request.reps.unwrap_or(reps),
@@ -209,7 +197,7 @@ pub fn run_of(
     }
 }
 
-/// Parses the host to run on.
+/// Parses where to run.
 fn host(text: &str) -> Result<On, Failure> {
     let of = Mistake::of("on", text);
     match text.split_once(':') {
@@ -226,7 +214,7 @@ fn host(text: &str) -> Result<On, Failure> {
 }
 
 impl ReproduceRequest {
-    /// Returns the command that repeats one result, or all that was asked for.
+    /// Returns the command that repeats one result, or everything that was requested.
     pub fn command(&self, result: Option<&ExperimentResult>) -> String {
         let mut command = CommandText::new("reproduce");
         match result.map(|r| &r.experiment).or(self.name.as_ref()) {

@@ -1,4 +1,4 @@
-//! The device models against a flat array, in parallel, for any number of operations.
+//! Checks the device models against a flat array, in parallel, for any number of operations.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -14,71 +14,64 @@ use trimwise_study::check::{JOBS, within};
 use trimwise_study::command_text::CommandText;
 use trimwise_study::defaults;
 
-/// Memory of this computer that one part takes: a device of 16 MiB, for a few profiles 1 GiB, with a tag for each unit.
+/// Memory that one part takes on this computer: a device of 16 MiB (1 GiB for a few profiles), with a tag for each
+/// unit.
 const MEMORY_OF_PART: Bytes = Bytes::mib(64);
 
-/// Commands in all.
+/// Accepted numbers of commands.
 pub const OPS: RangeInclusive<u64> = 1..=1_000_000_000_000;
-/// The number of a part.
+/// Accepted numbers of a part.
 pub const PART: RangeInclusive<u64> = 0..=99_999_999;
 
-/// Commands to run.
+/// A request for a self-test.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SelftestRequest {
-    /// Their number, in parts of 10,000, each with a device of its own.
+    /// Number of commands, in parts of 10,000, each with its own device.
     pub ops: u64,
-    /// Seed of everything that is drawn.
+    /// Seed of all random numbers.
     #[serde(default = "defaults::seed")]
     pub seed: u64,
     /// The only part to run, counted from 0, with all of its commands.
     pub part: Option<u64>,
-    /// Parts at a time, which change nothing in the result; `None`: one for each core.
+    /// Parts at a time, without effect on the result; `None` means one for each core.
     pub jobs: Option<u16>,
 }
 
-/// What was found; the order of the keys is part of the format.
+/// The result; the order of the keys is part of the format.
 #[derive(Clone, Debug, Serialize)]
 pub struct SelfTests {
-    /// The version of trimwise.
     pub trimwise: &'static str,
-    /// The seed.
     pub seed: u64,
-    /// The only part that ran, if one was chosen.
+    /// The only part that ran, if the request chose one.
     pub part: Option<u64>,
-    /// Operations of one part.
+    /// Number of operations in a part.
     pub operations_per_part: u64,
-    /// The command that repeats this.
     pub command: String,
-    /// Each device.
     pub devices: Vec<DeviceReport>,
-    /// The violations found, each with its part.
+    /// The violations found, with their parts.
     pub violations: Vec<Violation>,
 }
 
-/// What was done with one device.
+/// The totals of one device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DeviceReport {
-    /// Its name, with its firmware.
+    /// The profile's name, with its firmware.
     pub device: String,
-    /// Parts on it.
+    /// Number of parts that used this device.
     pub parts: u64,
-    /// Commands carried out.
+    /// Commands executed.
     pub operations: u64,
     /// Units that the host wrote.
     pub host_units_written: u64,
-    /// Units programmed into the flash, for any cause.
+    /// Units programmed into the flash, for whatever reason.
     pub nand_units_written: u64,
-    /// Audits of all units and the accounting.
+    /// Number of audits of all units and the accounting.
     pub audits: u64,
-    /// Parts that ended with a violation.
+    /// Number of parts that ended with a violation.
     pub violations: u64,
 }
 
-/// Runs the commands.
-///
-/// # Errors
-///
-/// A [`Failure`] if a part cannot be run. Violations are in the [answer](SelfTests::failure).
+/// Runs the commands. Violations are in the [answer](SelfTests::failure).
 pub fn run(request: &SelftestRequest, caller: &dyn Caller) -> Result<SelfTests, Failure> {
     Mistakes::of([
         within("ops", request.ops, &OPS),
@@ -105,7 +98,7 @@ pub fn run(request: &SelftestRequest, caller: &dyn Caller) -> Result<SelfTests, 
 }
 
 impl SelfTests {
-    /// Puts the reports of all parts together.
+    /// Combines the reports of all parts.
     pub fn new(request: &SelftestRequest, reports: Vec<PartReport>) -> Self {
         let mut command = CommandText::new("selftest");
         match request.part {
@@ -135,7 +128,7 @@ impl SelfTests {
         }
     }
 
-    /// The first violation as a failure.
+    /// Returns the first violation as a failure.
     pub fn failure(&self) -> Option<Failure> {
         let Violation { device, operation, .. } = self.violations.first()?;
         Some(Failure::run(format!("{device}: the model is wrong after operation {operation}")))

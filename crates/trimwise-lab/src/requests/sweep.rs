@@ -24,7 +24,7 @@ use super::compare::on_kernel::{self, Runs};
 use super::compare::{file_system, on_chosen};
 use crate::{guests, made};
 
-/// The kernels that are built here.
+/// The kernels that are built on this computer.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernels;
 
@@ -43,7 +43,7 @@ impl seam::Kernels for Kernels {
     }
 }
 
-/// The plans on a kernel.
+/// The plans of a sweep on a kernel.
 struct OnKernel {
     target: KernelTarget,
     image: KernelImage,
@@ -130,7 +130,8 @@ impl KernelPlans for OnKernel {
     }
 }
 
-/// Tells a guest that would fail each time from one that was ended, and from a computer on which none can run.
+/// Distinguishes a guest that would always fail from one that was ended, and from a computer that cannot run guests at
+/// all.
 fn of_guest(error: KernelCellError) -> Result<Ran, Failure> {
     use MachineError::{BrokeOff, Silent, SleepsForEver, TookTooLong};
     match error {

@@ -208,7 +208,7 @@ fn advise_asks_the_file_system_itself_and_goes_on_where_it_was_killed() {
     assert!(kept() >= 2);
     let rest = advise(folder.path(), "killed", FileSystem::Btrfs).output().unwrap();
     assert!(
-        text(&rest.stderr).contains("goes on where an earlier command stopped"),
+        text(&rest.stderr).contains("continuing where an earlier command stopped"),
         "{}",
         text(&rest.stderr)
     );
@@ -247,7 +247,7 @@ fn what_ran_before_a_guest_was_killed_is_kept_and_gives_the_same_answer() {
     assert!(kept(&cache) > 0);
     let rest = compare("killed").output().unwrap();
     assert!(
-        text(&rest.stderr).contains("goes on where an earlier command stopped"),
+        text(&rest.stderr).contains("continuing where an earlier command stopped"),
         "{}",
         text(&rest.stderr)
     );

@@ -192,7 +192,7 @@ fn what_hangs_crashes_or_lies_is_out_and_the_others_go_on() {
         ("f-mute", ["", "at its start", "ended (exit status: 0)"]),
         ("g-future", ["", "at its start", "speaks version 7 of the protocol; expected 1"]),
         ("h-deaf", ["", "at its start", "answered []: invalid length 0"]),
-        ("i-moody", ["", "", "a second run of the first cell had another result"]),
+        ("i-moody", ["", "", "a second run of the first cell gave a different result"]),
     ] {
         let reason = reason(policy);
         assert!(words.iter().all(|words| reason.contains(words)), "{policy}: {reason}");
@@ -277,7 +277,7 @@ fn wrong_rules_and_what_a_policy_in_rust_needs_are_told() {
     assert!(!at("nowhere").exists() && !at("empty/results").exists());
     let written = command_in(dir.path(), "tournament empty --dry-run --json --report page").output().unwrap();
     assert_eq!(json(&written)["rules"], "built-in rules");
-    assert!(fs::read_to_string(at("page/index.html")).unwrap().contains("Policies of the folder: none."));
+    assert!(fs::read_to_string(at("page/index.html")).unwrap().contains("Policies in the folder: none."));
     std::os::unix::fs::symlink("nowhere", at("empty/tournament.toml")).unwrap();
     refused(
         2,

@@ -12,7 +12,6 @@ use trimwise_study::check::REPS;
 use trimwise_study::compare::CompareRequest;
 use trimwise_study::defaults;
 
-/// Arguments of `advise`.
 #[derive(Clone, Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct AdviseArguments {
@@ -25,7 +24,8 @@ pub struct AdviseArguments {
     #[arg(long, short = 'd', value_name = "NAME|FILE", value_parser = word)]
     pub device: Option<String>,
 
-    /// Take drive, kernel, memory and fullness from the file system that contains PATH; --apply is then about that one
+    /// Take drive, kernel, memory and fullness from the file system that contains PATH, which is also the one that
+    /// --apply changes
     #[arg(long, value_name = "PATH")]
     pub here: Option<PathBuf>,
 
@@ -38,8 +38,8 @@ pub struct AdviseArguments {
     #[arg(long, value_name = "ext4|xfs|btrfs|f2fs")]
     pub fs: Option<FileSystem>,
 
-    /// Minutes that an advice on a kernel may take, more or less: how often policies are compared, and whether trimwised is
-    /// tried, depends on it [default: 15]
+    /// About how many minutes advice on a kernel may take: this decides how often policies are compared, and whether
+    /// trimwised is tried [default: 15]
     #[arg(long, value_name = "MINUTES", value_parser = whole_in(&defaults::BUDGETS_MIN), allow_negative_numbers = true)]
     pub budget: Option<u32>,
 
@@ -94,7 +94,6 @@ pub struct AdviseArguments {
     #[command(flatten)]
     pub limits: GuestLimits,
 
-    /// Where results go and how they are made
     #[command(flatten)]
     pub output: OutputArguments,
 }
@@ -115,7 +114,6 @@ const EXAMPLES: &str = "Examples:\n  \
     What is tried, and how to read the answer: docs/guide.md";
 
 impl AdviseArguments {
-    /// Returns what these arguments ask for.
     pub fn request(&self) -> CompareRequest {
         CompareRequest {
             workload: self

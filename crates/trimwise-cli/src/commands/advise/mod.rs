@@ -1,4 +1,4 @@
-//! `trimwise advise`: the advice as text, JSON and HTML, and carried out.
+//! `trimwise advise`: prints the advice as text, JSON or HTML, and applies it.
 
 pub mod arguments;
 pub mod report;
@@ -15,7 +15,6 @@ use crate::laboratory::Beside;
 use crate::output::{self, Destinations};
 use arguments::AdviseArguments;
 
-/// Runs the command and returns what to print.
 pub fn run(arguments: &AdviseArguments, caller: &dyn Caller) -> Result<String, Failure> {
     let destinations = Destinations::check(&arguments.output)?;
     let advice = advise::run(&arguments.request(), caller, &Beside)?;
@@ -25,10 +24,10 @@ pub fn run(arguments: &AdviseArguments, caller: &dyn Caller) -> Result<String, F
     output::concluded(text, advice.ended_by.or(applied.err()))
 }
 
-/// Carries a change out, and says what was done.
+/// Applies the recommended change and reports what was done.
 fn apply(conclusion: &Conclusion, caller: &dyn Caller) -> Result<(), Failure> {
     if conclusion.decision != Decision::Change || conclusion.steps.commands.is_empty() {
-        caller.note("--apply: there is nothing to carry out");
+        caller.note("--apply: there is nothing to change");
         return Ok(());
     }
     conclusion.steps.carry_out(&|step| caller.note(&format!("done: {step}")))

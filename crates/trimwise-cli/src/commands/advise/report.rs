@@ -16,17 +16,16 @@ use crate::commands::compare::table;
 use crate::report::{rendered, with_code};
 use crate::table::plot::Block;
 
-/// Excess at which the colour of the heat map is full, in percent.
+/// Excess, in percent, at which the heat map reaches full colour.
 const FULL_PERCENT: f64 = 30.0;
 
 #[derive(Serialize)]
 struct Page {
     title: String,
-    /// The lines of the conclusion.
     head: Vec<Value>,
-    /// How far the figures were checked.
+    /// Whether the figures were checked on a real kernel.
     mark: String,
-    /// What `--here` found, and what stands in for it.
+    /// What `--here` found, and the profile that stands in for the drive.
     here: Vec<String>,
     text: Value,
     why: Value,
@@ -37,7 +36,7 @@ struct Page {
     chosen: Option<String>,
     steps: Steps,
     surfaces: Vec<Surface>,
-    /// The compared policies in the model and on the real kernel, if they ran there.
+    /// The compared policies, in the model and on the real kernel; `None` without a check.
     checked: Option<Block>,
     other_header: [&'static str; text::OTHERS.len()],
     others: Vec<Vec<String>>,
@@ -62,11 +61,10 @@ struct Row {
 #[derive(Serialize)]
 struct Cell {
     text: String,
-    /// From 0 (the best) to 1; `None` if it did not run.
+    /// Opacity from 0 (the best) to 1; `None` if this cell did not run.
     shade: Option<String>,
 }
 
-/// Renders the whole file.
 pub fn html(advice: &Advice) -> Result<String, Failure> {
     let (cost_header, costs) = match &advice.comparison {
         Some(comparison) => text::cost_rows(advice, comparison),
@@ -107,7 +105,6 @@ pub fn html(advice: &Advice) -> Result<String, Failure> {
     rendered(include_str!("report.html"), &page)
 }
 
-/// The runs on the real kernel next to the model's, if there was a check.
 fn checked(comparison: &Comparison) -> Option<Block> {
     let kernel = comparison.check.as_ref()?.kernel.as_ref()?;
     let summary = Summary::of(&comparison.cells);

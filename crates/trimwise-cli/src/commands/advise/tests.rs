@@ -1,4 +1,4 @@
-//! The conclusions and texts, on invented runs.
+//! Conclusions and texts of invented runs.
 
 use clap::Parser as _;
 use trimwise::advise::{Job, Means, Observation, Search, Space};
@@ -15,28 +15,28 @@ use crate::commands::compare::tests::cells::{cell, spread};
 use crate::commands::compare::tests::table::comparison;
 use crate::commands::{Command, CommandLine};
 
-/// Seconds that a policy takes.
+/// Maps a policy's name to the seconds that its run takes.
 type Seconds = fn(&str) -> f64;
 
 fn made(rep: u32, policy: &str, seconds: Seconds) -> Cell {
     let cell = cell("sata-small", policy, rep, seconds(policy) * spread(rep, true));
-    // As fast as `off`, it also wears the flash as that does.
+    // A policy that is as fast as `off` also wears the flash as `off` does.
     if seconds(policy) == seconds("off") { like_off(cell) } else { cell }
 }
 
-/// What the search and the comparison say if policies take these times.
+/// Runs the search and the comparison with these times.
 pub fn advice(seconds: Seconds) -> Advice {
     advice_among(&Space::new(80, SimDuration::from_secs(100)), None, seconds)
 }
 
-/// The same over a week.
+/// Like [`advice`], over a week.
 fn advice_over_days(seconds: Seconds) -> Advice {
     const DAYS: u32 = 7;
     let space = Space::over_days(80, SimDuration::from_secs(86_400) * u64::from(DAYS));
     advice_among(&space, Some(DAYS), seconds)
 }
 
-/// The same run over days: sweeps and slices have trimmed something.
+/// Spreads a cell over a week, in which sweeps and slices trimmed something.
 fn over_days(mut cell: Cell) -> Cell {
     let trims = u64::from(cell.policy != "off".into()) * 1000;
     cell.device_stats.iter_mut().for_each(|device| device.trim_commands = trims);
@@ -49,7 +49,7 @@ fn advice_among(space: &Space, days: Option<u32>, seconds: Seconds) -> Advice {
     let observed = |job: &Job| {
         let policy = space.applicable[job.candidate].policy.to_string();
         let observation = Observation::of(&made(job.rep, &policy, seconds));
-        // Invented runs are the same only if they are of the same policy.
+        // Two invented runs are identical only if their policy is.
         let identity = [job.candidate as u64, 0, 0, 0];
         (*job, Observation { identity, ..observation })
     };
@@ -82,7 +82,7 @@ fn advice_among(space: &Space, days: Option<u32>, seconds: Seconds) -> Advice {
     advice
 }
 
-/// A gate at 75 and 85 % is best.
+/// Times under which a gate at 75 and 85 % is best.
 pub fn gated(policy: &str) -> f64 {
     let watermarks = policy.strip_prefix("set:").and_then(|rest| {
         let (low, high) = rest.split_once('+').map_or(rest, |(marks, _)| marks).split_once(':')?;
@@ -162,7 +162,7 @@ fn decided(advice: &Advice) -> (Decision, Option<PolicyId>, Option<Means>) {
     (*decision, policy.clone(), advice.means)
 }
 
-/// Where runs cannot tell them apart, a lower median is no reason to install a daemon.
+/// If runs cannot tell two policies apart, a lower median is no reason to install a daemon.
 #[test]
 fn of_policies_alike_the_one_that_needs_no_daemon_is_advised() {
     let advice = advice_over_days(|policy| match policy {
@@ -175,7 +175,7 @@ fn of_policies_alike_the_one_that_needs_no_daemon_is_advised() {
     assert_eq!(comparison.verdict.policy, advice.conclusion.policy, "the verdict explains this choice");
 }
 
-/// Intervals that leave room for a large difference do not say that there is none.
+/// Intervals that leave room for a large difference do not prove that there is none.
 #[test]
 fn runs_that_cannot_tell_give_no_advice() {
     let of = |policy: &str, shift: u32, reps: u32, spread: f64| -> Vec<Cell> {
@@ -196,7 +196,7 @@ fn runs_that_cannot_tell_give_no_advice() {
     assert_eq!(concluded(8, 0.001).decision, Decision::DoesNotMatter);
 }
 
-/// The same run with the wear of `off`.
+/// Gives the cell the wear of `off`.
 fn like_off(of: Cell) -> Cell {
     Cell { device_stats: cell("sata-small", "off", of.rep, 100.0).device_stats, ..of }
 }

@@ -14,13 +14,13 @@ use crate::conclusion;
 use crate::figures;
 use crate::table::{bold, folded, laid_out};
 
-/// Where nothing ran.
+/// Marks a cell where nothing ran.
 const NOT_RUN: &str = "\u{b7}";
 
-/// In shorter runs chance decides how many commits there are.
+/// In runs shorter than this, the number of commits is a matter of chance.
 const SHORT_NS: u64 = 30_000_000_000;
 
-/// Renders the conclusion, and with `details` what explains it.
+/// Renders the conclusion; `details` adds what explains it.
 pub fn render(advice: &Advice, details: bool) -> String {
     let comparison = advice.comparison.as_ref().filter(|_| details);
     let mut text = comparison.and_then(|c| c.here.as_ref()).map_or_else(String::new, table::here);
@@ -40,7 +40,6 @@ pub fn render(advice: &Advice, details: bool) -> String {
     text + &footer(advice, details)
 }
 
-/// What explains the conclusion.
 fn explained(advice: &Advice) -> String {
     let comparison = advice.comparison.as_ref();
     let mut text = String::new();
@@ -74,7 +73,7 @@ pub fn title(advice: &Advice) -> String {
     format!("Advice for {}{}{on}{full}", settings.workload, table::over(settings))
 }
 
-/// What to know besides the figures.
+/// Remarks to read with the figures.
 pub fn notes(advice: &Advice) -> Vec<String> {
     let mut notes = Vec::new();
     let policy = advice.conclusion.policy.as_ref().filter(|_| advice.is_decided());
@@ -95,7 +94,7 @@ pub fn notes(advice: &Advice) -> Vec<String> {
             ),
             Means::Changed => String::new(),
             Means::Target => format!(
-                "`{policy}` needs a module that no distribution has, kernel/dm-trim, and a volume made over it."
+                "`{policy}` needs kernel/dm-trim, a module that no distribution ships, and a volume on top of it."
             ),
         });
     }
@@ -129,7 +128,7 @@ pub fn notes(advice: &Advice) -> Vec<String> {
     notes
 }
 
-/// How the choice fares where the file system is fuller or emptier.
+/// Describes how the choice fares on a fuller or emptier file system.
 fn nearby(nearby: &[Nearby], policy: Option<&PolicyId>) -> Option<String> {
     let policy = policy?;
     if nearby.is_empty() {
@@ -158,13 +157,12 @@ fn interval(d: &Difference) -> String {
     format!("{} to {}", figures::change(d.low_percent / 100.0), figures::change(d.high_percent / 100.0))
 }
 
-/// What each other choice costs, compared with the advice.
 fn costs(advice: &Advice, comparison: &Comparison) -> String {
     let (header, rows) = cost_rows(advice, comparison);
     format!("{}\n{}", laid_out(&header, &rows), folded(&cost_caption(advice), 0))
 }
 
-/// Header and rows of the costs.
+/// Returns the header and rows of the cost table.
 pub fn cost_rows(advice: &Advice, comparison: &Comparison) -> ([String; 6], Vec<Vec<String>>) {
     let header =
         ["policy", &comparison.settings.judge, "longer", "interval", "wear", "interval"].map(str::to_owned);
@@ -189,7 +187,7 @@ pub fn cost_rows(advice: &Advice, comparison: &Comparison) -> ([String; 6], Vec<
     (header, rows)
 }
 
-/// How to read them.
+/// Explains how to read the cost table.
 pub fn cost_caption(advice: &Advice) -> String {
     let confidence = advice.costs.first().map_or(0.0, |cost| cost.time.confidence_percent.floor());
     if confidence == 0.0 {
@@ -205,7 +203,7 @@ pub fn cost_caption(advice: &Advice) -> String {
     )
 }
 
-/// The compared policies in the model and on the real kernel, if they ran there.
+/// Renders the compared policies, in the model and on the real kernel; empty without a check.
 fn checked(comparison: Option<&Comparison>) -> String {
     let Some((comparison, kernel)) = comparison.and_then(|c| Some((c, c.check.as_ref()?.kernel.as_ref()?)))
     else {
@@ -218,7 +216,7 @@ fn checked(comparison: Option<&Comparison>) -> String {
     format!("\n{}\n\n{}", bold(&title), laid_out(&header, &rows))
 }
 
-/// LOW x HIGH: how much longer than the best.
+/// Renders the response surface, LOW x HIGH: how much longer each run took than the best.
 fn surface(searched: &Searched, gated: Gated) -> String {
     let (header, rows) = watermarks(searched, gated);
     if rows.is_empty() {
@@ -231,7 +229,6 @@ fn surface(searched: &Searched, gated: Gated) -> String {
     format!("\n{}\n\n{}", bold(&surface_title(searched, gated)), laid_out(&header, &rows))
 }
 
-/// The title of a surface.
 pub fn surface_title(searched: &Searched, gated: Gated) -> String {
     let is_here = |tried: &&Tried| matches!(tried.place, Place::Watermarks { .. });
     let tried = searched.candidates.iter().find(is_here);
@@ -239,14 +236,14 @@ pub fn surface_title(searched: &Searched, gated: Gated) -> String {
     format!("{daemon}set:LOW:HIGH{}, percent longer than the best", gated.terms())
 }
 
-/// A cell of a surface.
+/// A cell of a response surface.
 pub struct SurfaceCell {
     pub text: String,
-    /// How much longer, if it ran.
+    /// How much longer it took than the best; `None` if it did not run.
     pub excess_percent: Option<f64>,
 }
 
-/// A surface: its header, and each row with its low watermark. Watermarks of which nothing ran are left out.
+/// Returns a surface's header, and its rows with their low watermarks. Leaves out watermarks at which nothing ran.
 pub fn watermarks(searched: &Searched, gated: Gated) -> (Vec<String>, Vec<(String, Vec<SurfaceCell>)>) {
     let at = |low: u64, high: u64| {
         searched
@@ -269,7 +266,7 @@ pub fn watermarks(searched: &Searched, gated: Gated) -> (Vec<String>, Vec<(Strin
     (header.collect(), lows.iter().map(row).collect())
 }
 
-/// `+1.2`, and the runs behind it if there are several.
+/// Formats the excess, such as `+1.2`, with the number of runs if there are several.
 fn excess(tried: &Tried) -> String {
     let percent = tried.excess_percent.map_or(figures::NONE.to_owned(), |percent| {
         figures::change(percent / 100.0).trim_end_matches(" %").to_owned()
@@ -281,7 +278,7 @@ fn excess(tried: &Tried) -> String {
     }
 }
 
-/// The headings of the other candidates.
+/// Headings of the table of candidates that have no watermarks.
 pub const OTHERS: [&str; 5] = ["policy", "applied by", "runs", "longer than the best", "same run as"];
 
 fn others(searched: &Searched) -> String {
@@ -292,7 +289,7 @@ fn others(searched: &Searched) -> String {
     format!("\n{}\n\n{}", bold("Other candidates"), laid_out(&OTHERS, &rows))
 }
 
-/// The candidates without watermarks.
+/// Returns a row for each candidate that has no watermarks.
 pub fn other_rows(searched: &Searched) -> Vec<Vec<String>> {
     let is_other = |tried: &&Tried| !matches!(tried.place, Place::Watermarks { .. });
     let row = |tried: &Tried| {
@@ -307,7 +304,7 @@ pub fn other_rows(searched: &Searched) -> Vec<Vec<String>> {
     searched.candidates.iter().filter(is_other).map(row).collect()
 }
 
-/// How much was tried, and what was not.
+/// Says how much was tried, and what was left out and why.
 pub fn counts(searched: &Searched) -> String {
     let runs = &searched.runs;
     let mut text = format!(

@@ -13,7 +13,6 @@ use crate::arguments::{OutputArguments, policy_help, whole, whole_in, word};
 use trimwise_study::check::REPS;
 use trimwise_study::defaults;
 
-/// Arguments of `compare`.
 #[derive(Debug, Args)]
 #[command(after_long_help = compare_help())]
 pub struct CompareArguments {
@@ -115,12 +114,11 @@ pub struct CompareArguments {
     #[command(flatten)]
     pub limits: GuestLimits,
 
-    /// Where results go and how they are made
     #[command(flatten)]
     pub output: OutputArguments,
 }
 
-/// Examples of `compare`; the terms of policies come before them.
+/// Examples for the help of `compare`; the terms of policies are listed above them.
 const COMPARE_EXAMPLES: &str = "Examples:\n  \
     trimwise compare\n      \
     the built-in workload on a built-in device, with everything at its default\n  \
@@ -155,7 +153,7 @@ const COMPARE_EXAMPLES: &str = "Examples:\n  \
     the workload on a real directory, as mounted\n\n\
     How to read the table, and what each figure means: docs/guide.md";
 
-/// Help below the options of `compare`.
+/// Help text below the options of `compare`.
 fn compare_help() -> String {
     let mut help = String::from("Terms of policies (`trimwise policies` lists them too, with examples):\n");
     for (term, meaning) in terms() {

@@ -1,4 +1,4 @@
-//! The charts of `compare`: of one run, or of two with the second beside the first.
+//! The charts of `compare`, for one run or for two runs side by side.
 
 use trimwise::compare::result::{
     BlockShares, Cell, Measure, PostmarkFigures, QUANTILES, TimelineSample, WorkloadFigures,
@@ -15,10 +15,10 @@ use crate::report::chart::{
     Area, Band, Bar, BlocksPanel, Chart, Dot, Drawing, Panel, Part, Point, Series, Style, Styles, gap, label,
 };
 
-/// A device in one or two runs, with the name of the run.
+/// The same device in one or two runs, each with the run's name.
 pub type Runs<'a> = &'a [(&'a str, &'a DeviceSummary<'a>)];
 
-/// Makes the charts of a device.
+/// Makes the charts of a device, without those that have nothing to show.
 pub fn of(runs: Runs, measure: Measure, styles: &mut Styles) -> Vec<Chart> {
     let mut charts = Charts { runs, styles };
     let is_trace = charts.cells().any(figures::is_trace);
@@ -36,7 +36,7 @@ pub fn of(runs: Runs, measure: Measure, styles: &mut Styles) -> Vec<Chart> {
     all
 }
 
-/// Whether this is a course of time with too few samples to be one.
+/// Returns true for a chart over time with too few samples to show a course.
 fn is_too_short(chart: &Chart) -> bool {
     const SAMPLES: usize = 3;
     let Drawing::Lines { x, panels, .. } = &chart.drawing else { return false };
@@ -49,10 +49,10 @@ struct Charts<'a> {
     styles: &'a mut Styles,
 }
 
-/// The axis of the policies, which need no title.
+/// The axis of policies. It needs no title.
 const POLICIES: Axis = Axis::linear("policy", "", "");
 
-/// Causes of device time in the order of their parts, with their names.
+/// Causes of device time, keys and names, in the order in which a bar stacks them.
 const CAUSES: [(&str, &str); 11] = [
     ("link", "host link"),
     ("controller", "controller"),
@@ -72,7 +72,7 @@ impl<'a> Charts<'a> {
         self.runs.iter().flat_map(|(_, device)| &device.policies).flat_map(|p| p.runs.iter().copied())
     }
 
-    /// Each policy of each run with its name and style; the runs of a policy one after the other.
+    /// Returns each policy with its name, style and summary. With two runs, a policy's runs are adjacent.
     fn policies(&mut self) -> Vec<(String, Style, &'a PolicySummary<'a>)> {
         let mut names: Vec<&PolicyId> = Vec::new();
         for (_, device) in self.runs {
@@ -93,7 +93,6 @@ impl<'a> Charts<'a> {
         all
     }
 
-    /// Whether the workload was spread over days.
     fn is_spread(&self) -> bool {
         self.cells().any(|run| run.days.is_some())
     }
@@ -106,7 +105,7 @@ impl<'a> Charts<'a> {
         }
     }
 
-    /// What policies are judged by.
+    /// Charts the measure that policies are judged by.
     fn judged(&mut self, measure: Measure) -> Chart {
         let words = match measure {
             Measure::Total => "duration of the workload",
@@ -183,7 +182,7 @@ impl<'a> Charts<'a> {
         )
     }
 
-    /// Operations of a workload that times them, one after another.
+    /// Charts the operations of a workload that times them one by one.
     fn operations(&mut self) -> Chart {
         self.bars(
             "Time of the operations",
@@ -222,7 +221,7 @@ impl<'a> Charts<'a> {
         }
     }
 
-    /// Device time by cause: what the host asked for first, then garbage collection, the rest, and TRIM.
+    /// Charts device time by cause: first what the host asked for, then garbage collection, the rest, and TRIM.
     fn busy(&mut self) -> Chart {
         let figures_of = self.cells().filter_map(|c| c.device_stats.as_ref());
         let mut causes: Vec<String> = figures_of
@@ -251,7 +250,7 @@ impl<'a> Charts<'a> {
         )
     }
 
-    /// What was written over time, a panel for each policy.
+    /// Charts what was written over time, in a panel for each policy.
     fn writes(&mut self) -> Chart {
         let (x, unit_ns) = self.time_axis();
         let panel = |(name, style, p): (String, Style, &PolicySummary)| {
@@ -295,7 +294,7 @@ impl<'a> Charts<'a> {
         }
     }
 
-    /// What the drive's blocks held before and after.
+    /// Charts what the drive's blocks held before and after the workload.
     fn blocks(&mut self) -> Chart {
         let mut panels = Vec::new();
         let mut most = 1;
@@ -357,7 +356,8 @@ impl<'a> Charts<'a> {
         )
     }
 
-    /// The share of operations that took longer, a panel for each kind. At the slowest stands the share of one operation.
+    /// Charts the share of operations that took longer than a latency, in a panel for each kind. The slowest operation
+    /// is plotted at a share of one operation.
     fn latency(&mut self) -> Chart {
         const OPERATIONS: [Operation; 6] = [
             Operation::Fsync,
@@ -395,7 +395,7 @@ impl<'a> Charts<'a> {
     }
 }
 
-/// The samples without the last but one, if too little time passed after it for a rate that compares with the others.
+/// Drops the last sample but one if the interval after it is too short for a comparable rate.
 fn whole_intervals(samples: &[TimelineSample]) -> Vec<&TimelineSample> {
     let mut kept: Vec<&TimelineSample> = samples.iter().collect();
     if let [.., a, b, c] = kept[..]
@@ -406,7 +406,7 @@ fn whole_intervals(samples: &[TimelineSample]) -> Vec<&TimelineSample> {
     kept
 }
 
-/// Latencies, and the share of operations that took longer, in percent.
+/// Returns latencies, each with the percentage of operations that took longer.
 fn exceedance(p: &PolicySummary, operation: Operation) -> Vec<Point> {
     let name = operation.name();
     let recorded = |c: &&Cell| Some((c.latency.get(name)?.count, c.latency_quantiles_ns.get(name)?.clone()));
@@ -415,7 +415,7 @@ fn exceedance(p: &PolicySummary, operation: Operation) -> Vec<Point> {
     let mut points = Vec::new();
     for (q, quantile) in QUANTILES.iter().enumerate() {
         let slower = if *quantile < 1.0 { 1.0 - quantile } else { 1.0 / count };
-        // Of few operations the far quantiles are the slowest.
+        // With few operations, the far quantiles are all the slowest operation.
         if *quantile < 1.0 && slower * count < 1.0 {
             continue;
         }
@@ -425,7 +425,7 @@ fn exceedance(p: &PolicySummary, operation: Operation) -> Vec<Point> {
     broken(points)
 }
 
-/// Quantiles that are further apart than this are not joined: nothing is known of what lies between.
+/// Quantiles further apart than this factor are not joined, since nothing is known of what lies between them.
 const APART: f64 = 10.0;
 
 fn broken(points: Vec<Point>) -> Vec<Point> {

@@ -1,4 +1,4 @@
-//! `trimwise compare`: the words of the command line as a request, and the comparison as text, JSON and HTML.
+//! `trimwise compare`: turns arguments into a request, and prints the comparison as text, JSON or HTML.
 
 pub mod arguments;
 mod charts;
@@ -17,7 +17,6 @@ use crate::commands::compare::arguments::CompareArguments;
 use crate::laboratory::Beside;
 use crate::output::{self, Destinations};
 
-/// Runs the command and returns what to print.
 pub fn run(arguments: &CompareArguments, caller: &dyn Caller) -> Result<String, Failure> {
     let request = arguments.request()?;
     let destinations = Destinations::check(&arguments.output)?;
@@ -25,11 +24,6 @@ pub fn run(arguments: &CompareArguments, caller: &dyn Caller) -> Result<String, 
 }
 
 impl CompareArguments {
-    /// Returns what these arguments ask for.
-    ///
-    /// # Errors
-    ///
-    /// A target that is none.
     pub fn request(&self) -> Result<CompareRequest, Failure> {
         let target = self.target.parse::<Target>();
         Ok(CompareRequest {

@@ -1,4 +1,4 @@
-//! The report of `compare`: the verdict first, then for each device its table and what explains it.
+//! The report of `compare`: the verdict, then for each device its table and what explains it.
 
 use minijinja::Value;
 use serde::Serialize;
@@ -25,9 +25,8 @@ use trimwise_study::conclusion::{Conclusion, Decision};
 struct Page {
     title: String,
     subtitle: String,
-    /// What `--here` found, and what stands in for it.
+    /// What `--here` found, and the profile that stands in for the drive.
     here: Vec<String>,
-    /// The lines of the conclusion.
     head: Vec<Value>,
     mark: String,
     text: Value,
@@ -46,13 +45,12 @@ struct Page {
 #[derive(Serialize)]
 struct Device {
     name: String,
-    /// Its own verdict; `None` if it is the only device, since the page begins with that.
+    /// The device's own verdict; `None` if it is the only device, because the page begins with that verdict.
     verdict: Option<Value>,
-    /// What explains that.
     why: Option<Value>,
     header: Vec<String>,
     rows: Vec<Vec<String>>,
-    /// The policy to use.
+    /// The policy that the verdict recommends.
     chosen: Option<String>,
     ledger: Vec<Vec<String>>,
     days: Vec<Vec<String>>,
@@ -60,10 +58,9 @@ struct Device {
     latency: Vec<[String; 7]>,
 }
 
-/// What the table of the page shows.
+/// Views of figures that the page's table shows.
 const PAGE: [View; 3] = [View::Table, View::TableElse, View::Page];
 
-/// Renders the whole file.
 pub fn html(comparison: &Comparison) -> Result<String, Failure> {
     let summary = Summary::of(&comparison.cells);
     let settings = &comparison.settings;
@@ -175,12 +172,11 @@ fn shown_settings(comparison: &Comparison) -> Vec<(&'static str, String)> {
     shown
 }
 
-/// What is said of runs that are missing.
+/// Prefix for results with missing runs.
 pub const PARTIAL: &str = "Partial: some runs are missing; the figures cover the finished ones. ";
-/// What is said of figures that no kernel has seen.
+/// Label of figures that were not checked on a kernel.
 pub const UNCHECKED: &str = "Figures of the model, not checked on a real kernel.";
 
-/// Says how far the figures were checked against a real kernel or drive.
 pub fn mark(comparison: &Comparison) -> String {
     let settings = &comparison.settings;
     let checked = comparison.check.as_ref().filter(|check| check.kernel.is_some());
@@ -199,11 +195,7 @@ pub fn mark(comparison: &Comparison) -> String {
     }
 }
 
-/// Renders two comparisons side by side. Their files are for messages and titles.
-///
-/// # Errors
-///
-/// If they have nothing in common.
+/// Renders two comparisons side by side. Fails if they have nothing in common. File names are for messages and titles.
 pub fn pair(runs: [(&str, &Comparison); 2]) -> Result<String, Failure> {
     let [(file_a, a), (file_b, b)] = runs;
     let refused = |what: String| Failure::usage(format!("{file_a} and {file_b}: {what}"));
@@ -310,12 +302,12 @@ pub fn pair(runs: [(&str, &Comparison); 2]) -> Result<String, Failure> {
     PairPage::html(&verdict, runs, settings, sections, notes)
 }
 
-/// The policy that a conclusion stands for, if it stands for one.
+/// Returns the policy that a conclusion recommends without reservation.
 fn firm(conclusion: &Conclusion) -> Option<&PolicyId> {
     conclusion.policy.as_ref().filter(|_| matches!(conclusion.decision, Decision::Keep | Decision::Change))
 }
 
-/// What a comparison concludes, in a few words.
+/// Sums up a comparison's conclusion in a few words.
 fn advice(comparison: &Comparison) -> String {
     let decision = comparison.conclusion.as_ref().map(|conclusion| (conclusion.decision, firm(conclusion)));
     match (decision, &comparison.verdict.policy) {
@@ -327,7 +319,7 @@ fn advice(comparison: &Comparison) -> String {
     }
 }
 
-/// Devices of both with a policy in common: by name, or the only one of each.
+/// Pairs the devices that share a policy: by name, or the only device of one run with that of the other.
 fn in_both<'a>(summaries: &'a [Summary<'a>; 2]) -> Vec<[&'a DeviceSummary<'a>; 2]> {
     let [a, b] = [&summaries[0].devices, &summaries[1].devices];
     let same = a.iter().filter_map(|a| Some([a, b.iter().find(|b| b.device == a.device)?]));

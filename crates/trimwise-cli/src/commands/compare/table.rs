@@ -15,10 +15,10 @@ use crate::table::{bold, folded, laid_out};
 use trimwise_study::compare::here::Here;
 use trimwise_study::compare::{Comparison, Settings};
 
-/// What the table on a terminal shows.
+/// Views of figures that the terminal's table shows.
 pub const TABLE: [View; 2] = [View::Table, View::TableElse];
 
-/// Renders the whole text: figures and conclusion, and with `details` what explains them.
+/// Renders figures and conclusion; `details` adds what explains them.
 pub fn render(comparison: &Comparison, details: bool) -> String {
     let summary = Summary::of(&comparison.cells);
     let settings = &comparison.settings;
@@ -95,12 +95,12 @@ pub fn render(comparison: &Comparison, details: bool) -> String {
     text + &format!("trimwise {}{seed}; repeat with:\n  {}\n", comparison.trimwise, settings.command)
 }
 
-/// Why the verdict is as it is; empty if nothing explains it.
+/// Renders the verdict's reasons; empty if there are none.
 fn explained(why: &str, indent: usize) -> String {
     if why.is_empty() { String::new() } else { folded(&format!("Why: {why}"), indent) }
 }
 
-/// What the modelled host is; empty if there is none.
+/// Describes the modelled host; empty if there is none.
 pub fn modelled_host(settings: &Settings) -> String {
     let (Some(percent), Some(linux), Some(memory)) =
         (settings.utilization_percent, &settings.linux, settings.host_memory_bytes)
@@ -116,12 +116,12 @@ pub fn modelled_host(settings: &Settings) -> String {
     folded(&said, 0)
 }
 
-/// What `--here` found, what stands in for it, and what the figures stand for.
+/// Describes what `--here` found, what stands in for it, and what the figures therefore apply to.
 pub fn here(here: &Here) -> String {
     here.lines().map(|line| folded(line, 0)).collect::<String>() + "\n"
 }
 
-/// Names a device in titles: its name, or the directory with its file system and mount point.
+/// Names a device in titles: its profile, or the directory with its file system and mount point.
 pub fn place(settings: &Settings, device: &str) -> String {
     if let Some(kernel) = &settings.kernel {
         return format!("{device}, {} of Linux {}", kernel.file_system, kernel.title());
@@ -136,14 +136,13 @@ pub fn place(settings: &Settings, device: &str) -> String {
     }
 }
 
-/// Describes the workload in words.
 pub fn workload(settings: &Settings, summary: &Summary) -> String {
     let mut runs = summary.devices.iter().flat_map(|d| &d.policies).flat_map(|p| &p.runs);
     let mark = if runs.any(|run| run.postmark().is_some()) { "PostMark " } else { "" };
     format!("{mark}{}{}", settings.workload, over(settings))
 }
 
-/// Over how many days the workload is spread; empty if it is not.
+/// Says over how many days the workload is spread; empty if it is not.
 pub fn over(settings: &Settings) -> String {
     match (settings.days, &settings.day) {
         (Some(1), Some(day)) => format!(" over a day ({day})"),
@@ -152,26 +151,25 @@ pub fn over(settings: &Settings) -> String {
     }
 }
 
-/// A column: its heading, what it shows of a policy, and whether it is shown.
+/// A column of the table.
 struct Column {
     heading: String,
     text: Box<dyn Fn(&PolicySummary) -> String>,
     shown: Shown,
 }
 
-/// When a column is shown.
 #[derive(Clone, Copy, PartialEq)]
 enum Shown {
     Always,
-    /// If some row has a figure.
+    /// If any row has a figure for it.
     IfKnown,
-    /// If some row has a figure, and none has one in the column before it.
+    /// If any row has a figure for it, and no row has one for the preceding column.
     Else,
 }
 
-/// Returns header and rows with the figures of these views, without the columns that no row has a figure for, such as a
-/// real device's erases. The distance to the bound is always shown for the model. A real kernel's figures follow the
-/// model's.
+/// Returns the header and rows with these views' figures. Leaves out columns without any figure, such as the erases of
+/// a real device, but always shows the distance to the bound for the model. A row of the real kernel's figures follows
+/// each of the model's.
 pub fn columns(
     device: &DeviceSummary,
     comparison: &Comparison,
@@ -237,11 +235,10 @@ pub fn columns(
     (kept(header), rows.into_iter().map(kept).collect())
 }
 
-/// The headings of the latencies.
 const LATENCY: [&str; 7] = ["call", "policy", "count", "p50", "p99", "p99.9", "max"];
 
-/// Returns the latencies of an application's or a fio job's calls; of PostMark, whose operations are several calls
-/// each, if it is judged by one.
+/// Returns the latencies of an application's or a fio job's calls. PostMark's operations are several calls each, so its
+/// latencies are returned only if the run is judged by one.
 fn latencies(device: &DeviceSummary) -> Vec<Vec<String>> {
     let runs = || device.policies.iter().flat_map(|p| &p.runs);
     let operations: &[Operation] = if runs().any(|run| matches!(run.workload, WorkloadFigures::Program(_))) {
@@ -254,17 +251,17 @@ fn latencies(device: &DeviceSummary) -> Vec<Vec<String>> {
     figures::latencies(device, operations).into_iter().map(Vec::from).collect()
 }
 
-/// Says that a trace was read only up to a damaged place.
+/// Says that a trace was read only up to a damaged record.
 pub fn up_to(damage: &str) -> String {
     format!("Partial: the figures cover the trace up to {damage}.")
 }
 
-/// Says that a trace lacks events.
+/// Says that events are missing from a trace.
 pub fn lost(events: u64) -> String {
     format!("Partial: {} events were lost when the trace was recorded.", figures::grouped(events))
 }
 
-/// Returns what the runs lack, and with them all the figures.
+/// Lists what is missing from the runs, and so from all figures.
 pub fn incomplete(summary: &Summary) -> Vec<String> {
     let runs = || summary.devices.iter().flat_map(|d| &d.policies).flat_map(|p| &p.runs);
     let mut notes = Vec::new();
@@ -284,7 +281,7 @@ pub fn incomplete(summary: &Summary) -> Vec<String> {
     notes
 }
 
-/// Returns what to know before trusting the intervals; each remark once. What the figures lack comes first.
+/// Lists, without duplicates, what to know before trusting the intervals; missing data come first.
 pub fn notes(comparison: &Comparison, summary: &Summary) -> Vec<String> {
     let mut notes = incomplete(summary);
     let policies = || summary.devices.iter().flat_map(|d| &d.policies);
@@ -335,7 +332,7 @@ pub fn notes(comparison: &Comparison, summary: &Summary) -> Vec<String> {
     notes
 }
 
-/// Says if the workload could not keep to its times.
+/// Says that the workload fell behind its schedule, if it did.
 fn late(days: &[DaysFigures]) -> Option<String> {
     let latest = days.iter().max_by_key(|days| days.late_max_ns).filter(|days| days.late_operations > 0)?;
     Some(format!(
@@ -351,7 +348,7 @@ fn traces(runs: &[&Cell]) -> Vec<String> {
     let Some(WorkloadFigures::Replay(trace)) = runs.first().map(|run| &run.workload) else {
         return Vec::new();
     };
-    // Of a trace that says nothing about TRIM, the conclusion is that.
+    // If a trace says nothing about TRIM, the conclusion already says so.
     let mut notes: Vec<String> =
         (trace.knows != Knows::Nothing).then(|| trace.knows.serves().to_owned()).into_iter().collect();
     if trace.knows == Knows::Discards {
@@ -359,7 +356,7 @@ fn traces(runs: &[&Cell]) -> Vec<String> {
     }
     if trace.written_before_bytes > 0 {
         notes.push(format!(
-            "{} that the trace reads before it writes it was on the drive before, besides its utilization.",
+            "{} that the trace reads before writing was already on the drive, on top of its utilization.",
             Bytes(trace.written_before_bytes)
         ));
     }
@@ -380,7 +377,7 @@ fn traces(runs: &[&Cell]) -> Vec<String> {
     notes
 }
 
-/// Says that a trace was recorded on a drive of another size, if it was.
+/// Says that a trace was recorded on a drive of a different size, if it was.
 fn size_note(recorded_bytes: Option<u64>, name: &str, bytes: u64) -> Option<String> {
     const NEAR_PERCENT: u64 = 5;
     let recorded =
@@ -394,7 +391,7 @@ fn size_note(recorded_bytes: Option<u64>, name: &str, bytes: u64) -> Option<Stri
     ))
 }
 
-/// Explains what a workload's time covers, if that is only a part of it.
+/// Explains what the measure covers if it is not the whole run.
 fn meaning(measure: Measure) -> Option<String> {
     const TRIMS: &str =
         "TRIMs done: from the end of the commit until the last TRIM of the file was acknowledged.";

@@ -6,7 +6,6 @@ use clap::{Args, Subcommand};
 
 use crate::arguments::{JsonArguments, whole};
 
-/// Where the daemon's sockets are.
 #[derive(Clone, Debug, Args)]
 pub struct RunArguments {
     /// The folder of the daemon's sockets
@@ -14,7 +13,6 @@ pub struct RunArguments {
     pub run: PathBuf,
 }
 
-/// Arguments of `status`.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:\n  \
     trimwise status\n  \
@@ -41,7 +39,6 @@ pub struct StatusArguments {
     pub json: JsonArguments,
 }
 
-/// Arguments of `explain`.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:\n  \
     trimwise explain /home\n      \
@@ -66,7 +63,6 @@ pub struct ExplainArguments {
     pub json: JsonArguments,
 }
 
-/// Arguments of `history`.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:\n  \
     trimwise history /home --limit 10")]
@@ -87,7 +83,6 @@ pub struct HistoryArguments {
     pub json: JsonArguments,
 }
 
-/// Arguments of `pause` and `resume`.
 #[derive(Debug, Args)]
 pub struct PauseArguments {
     /// Where the file system is mounted; `resume` without it applies to all of them
@@ -105,22 +100,18 @@ pub struct PauseArguments {
     pub json: JsonArguments,
 }
 
-/// Arguments of `config`.
 #[derive(Debug, Args)]
 pub struct ConfigArguments {
-    /// What to do
     #[command(subcommand)]
     pub command: ConfigCommand,
 }
 
-/// Things to do with a configuration.
 #[derive(Debug, Subcommand)]
 pub enum ConfigCommand {
     /// Check the file and its drop-ins; every error comes with file, line and key
     Check(ConfigCheckArguments),
 }
 
-/// Arguments of `config check`.
 #[derive(Debug, Args)]
 pub struct ConfigCheckArguments {
     /// The configuration; its drop-ins are in FILE.d

@@ -21,8 +21,8 @@ use crate::commands::daemon::arguments::{
 use crate::commands::daemon::table as text;
 use crate::output::Destinations;
 
-/// Sends a request and returns the data, as JSON or as the text made of it; with what to do on the file system that it is
-/// about.
+/// Sends a request and returns the reply, as JSON or as the text that `render` makes of it. If the reply is about one
+/// file system, a conclusion for it is added.
 fn ask(
     run: &Path,
     request: &Request,
@@ -38,7 +38,6 @@ fn ask(
     destinations.deliver(&data, || render(&data))
 }
 
-/// `trimwise status`.
 pub fn status(arguments: &StatusArguments) -> Result<String, Failure> {
     let mount = arguments.mount.as_deref().map(normal).transpose()?;
     let show = match &mount {
@@ -66,7 +65,7 @@ pub fn status(arguments: &StatusArguments) -> Result<String, Failure> {
                 format!("{error}\nWaiting for trimwised.\n")
             }
         };
-        // Move the cursor home, and clear what is below the text.
+        // Move the cursor to the top left, and clear everything below the text.
         let shown = text.replace('\n', "\u{1b}[K\n");
         let mut out = std::io::stdout().lock();
         let written = write!(out, "\u{1b}[H{shown}\u{1b}[J").and_then(|()| out.flush());
@@ -78,7 +77,7 @@ pub fn status(arguments: &StatusArguments) -> Result<String, Failure> {
     }
 }
 
-/// `trimwise explain MOUNT`, and of a finding.
+/// `trimwise explain`, for a mount or a finding's code.
 pub fn explain(arguments: &ExplainArguments) -> Result<String, Failure> {
     let Some(subject) = &arguments.subject else {
         let destinations = Destinations::check_json(&arguments.json)?;
@@ -95,13 +94,11 @@ pub fn explain(arguments: &ExplainArguments) -> Result<String, Failure> {
     ask(&arguments.run.run, &request, Some(&mount), &arguments.json, text::explain)
 }
 
-/// `trimwise history MOUNT`.
 pub fn history(arguments: &HistoryArguments) -> Result<String, Failure> {
     let request = Request::History { mount: normal(&arguments.mount)?, limit: arguments.limit };
     ask(&arguments.run.run, &request, None, &arguments.json, text::history)
 }
 
-/// `trimwise pause` and `trimwise resume`.
 pub fn pause(arguments: &PauseArguments, paused: bool) -> Result<String, Failure> {
     let mount = arguments.mount.as_deref().map(normal).transpose()?;
     if paused && mount.is_none() && !arguments.all {
@@ -121,7 +118,6 @@ pub fn pause(arguments: &PauseArguments, paused: bool) -> Result<String, Failure
     }
 }
 
-/// `trimwise config check`.
 pub fn config(command: &ConfigCommand) -> Result<String, Failure> {
     let ConfigCommand::Check(ConfigCheckArguments { file, json }) = command;
     let destinations = Destinations::check_json(json)?;

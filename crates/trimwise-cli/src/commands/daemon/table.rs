@@ -18,18 +18,18 @@ use crate::table::{bold, described, folded, laid_out, plain};
 /// Which file systems `status` shows.
 #[derive(Clone, Copy, Debug)]
 pub enum Show<'a> {
-    /// All; if there are many, similar ones as a group.
+    /// All of them; if there are many, similar ones are grouped.
     Groups,
-    /// Each by itself.
+    /// Each on its own line.
     Each,
-    /// The one that is mounted there.
+    /// Only the one mounted here.
     One(&'a Path),
 }
 
-/// Fewer than this are shown one by one, similar or not.
+/// Up to this many file systems are shown one by one, similar or not.
 const MANY: usize = 16;
 
-/// File systems: a table of figures, and below it the reasons for what is done on each.
+/// Renders a table of figures, and below it the reasons for what is done on each file system.
 pub fn status(data: &Value, show: Show<'_>) -> String {
     let all: Vec<&Value> = data["file_systems"].as_array().into_iter().flatten().collect();
     let skipped: Vec<&Value> = data["skipped"].as_array().into_iter().flatten().collect();
@@ -96,7 +96,7 @@ pub fn status(data: &Value, show: Show<'_>) -> String {
     text + &concluded(data)
 }
 
-/// Groups similar ones, in the order in which they come. A few are each a group of their own.
+/// Groups file systems with the same key, in order of appearance. Up to [`MANY`] are not grouped.
 fn alike<'a>(all: &[&'a Value], show: Show<'_>, key: impl Fn(&Value) -> String) -> Vec<Vec<&'a Value>> {
     if all.len() <= MANY || !matches!(show, Show::Groups) {
         return all.iter().map(|one| vec![*one]).collect();
@@ -113,7 +113,7 @@ fn alike<'a>(all: &[&'a Value], show: Show<'_>, key: impl Fn(&Value) -> String) 
     groups
 }
 
-/// Names the first of a group, and how many more there are.
+/// Names the first of a group, and says how many more there are.
 fn names(group: &[&Value]) -> String {
     let first = word(&group[0]["mount_point"]);
     match group.len() {
@@ -122,7 +122,7 @@ fn names(group: &[&Value]) -> String {
     }
 }
 
-/// The figures of one, or of a group: then the sums, the range of use, and the last slice of all.
+/// Returns the figures of a group: sums, the range of use, and the time since the most recent slice.
 fn row(group: &[&Value]) -> Vec<String> {
     let first = &group[0]["status"];
     let name = match group.len() {
@@ -142,7 +142,7 @@ fn row(group: &[&Value]) -> Vec<String> {
         (all().map(percent).min().unwrap_or_default(), all().map(percent).max().unwrap_or_default());
     let used = if least == most { format!("{least} %") } else { format!("{least} to {most} %") };
     let sum = |of: fn(&Value) -> &Value| all().map(|one| number(of(one))).fold(0, u64::saturating_add);
-    // Estimates carry a mark.
+    // Marks an estimate.
     let mark = if all().all(|one| one["mapped"] == true) { "" } else { "~" };
     let estimated = |of: fn(&Value) -> &Value| format!("{mark}{}", Bytes(sum(of)));
     let last = all().filter_map(|one| one["last"]["ago_ns"].as_u64()).min();
@@ -153,7 +153,7 @@ fn row(group: &[&Value]) -> Vec<String> {
         word(&first["trend"]),
         estimated(|one| &one["waiting_bytes"]),
         estimated(|one| &one["left_bytes"]),
-        // With a question mark if some of it is unverified.
+        // A question mark means that some of it is unverified.
         match sum(|one| &one["totals"]["unverified_bytes"]) {
             0 => Bytes(sum(|one| &one["totals"]["trimmed_bytes"])).to_string(),
             sent => format!("{}?", Bytes(sum(|one| &one["totals"]["trimmed_bytes"]).saturating_add(sent))),
@@ -172,19 +172,16 @@ fn ago(seconds: u64) -> String {
     }
 }
 
-/// A string of the reply.
 fn word(value: &Value) -> String {
     plain(value.as_str().unwrap_or(NONE))
 }
 
-/// Formats the explanation in sentences.
 pub fn explain(data: &Value) -> String {
     let sentences = data["sentences"].as_array().cloned().unwrap_or_default();
     let told: String = sentences.iter().map(|sentence| folded(&word(sentence), 2)).collect();
     format!("{}\n{told}{}", bold(&word(&data["mount_point"])), concluded(data))
 }
 
-/// Formats what is known of a finding.
 pub fn code(entry: &Entry) -> String {
     let Entry { code, severity, meaning, remedy, found_by, page, .. } = entry;
     let parts = [
@@ -197,19 +194,18 @@ pub fn code(entry: &Entry) -> String {
     format!("{} ({})\n{parts}", bold(code), severity.word())
 }
 
-/// Lists all findings.
 pub fn codes(all: &Findings) -> String {
     let entries: Vec<_> = all.findings.iter().map(|entry| (entry.code, entry.meaning)).collect();
     described(&entries, 0) + "`trimwise explain CODE` says how each is found and what to do.\n"
 }
 
-/// What to do there, if the answer is about one file system.
+/// Renders the conclusion, if the reply is about one file system.
 fn concluded(data: &Value) -> String {
     let conclusion = Conclusion::deserialize(&data["conclusion"]);
     conclusion.map_or_else(|_| String::new(), |one| format!("\n{}", conclusion::text(&one)))
 }
 
-/// Formats one line per entry.
+/// Formats one line for each entry.
 pub fn history(data: &Value) -> String {
     let entries = data["entries"].as_array().cloned().unwrap_or_default();
     if entries.is_empty() {
@@ -225,7 +221,7 @@ pub fn history(data: &Value) -> String {
     entries.iter().map(line).collect()
 }
 
-/// Names what was paused or resumed.
+/// Lists the mount points that were paused or resumed.
 pub fn points(what: &str, data: &Value) -> String {
     let points: Vec<String> = data["mount_points"].as_array().into_iter().flatten().map(word).collect();
     if points.is_empty() {
@@ -235,7 +231,6 @@ pub fn points(what: &str, data: &Value) -> String {
     }
 }
 
-/// Describes a valid configuration.
 pub fn config(file: &Path, config: &Config, notes: &[String]) -> String {
     let manage = match config.manage {
         Manage::All => "all file systems that can be trimmed",

@@ -4,7 +4,6 @@ use clap::Args;
 
 use crate::arguments::{JsonArguments, word};
 
-/// Arguments of `devices`.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:\n  \
     trimwise devices\n  \

@@ -9,13 +9,12 @@ use trimwise_study::{devices, import};
 use crate::commands::devices::arguments::DevicesArguments;
 use crate::output::{self, Destinations};
 
-/// Runs the command and returns what to print.
 pub fn run(arguments: &DevicesArguments) -> Result<String, Failure> {
     let destinations = Destinations::check_json(&arguments.json)?;
     if let Some(file) = &arguments.import {
         let imported = import::import(file)?;
         destinations.deliver(&imported, String::new)?;
-        // A file to be saved: its lines stay as they are.
+        // This text is meant to be saved as a file, so its lines are not wrapped.
         return match destinations.json_to_stdout() {
             true => Ok(String::new()),
             false => output::print_always(&imported.profile).map(|()| String::new()),
@@ -73,7 +72,7 @@ mod tests {
             let variants = profile.firmware_variants.iter().map(|v| profile.name_with(&v.version));
             for name in std::iter::once(name.to_owned()).chain(variants) {
                 let full = text(Some(&name));
-                // Only a word that is longer than a line may be.
+                // Only a single long word may exceed a line.
                 assert!(full.lines().all(|line| line.chars().count() <= 100), "{full}");
                 assert!(full.starts_with(&format!("{name}: ")), "{full}");
                 let profile = Profile::embedded(&name).unwrap();

@@ -17,7 +17,7 @@ const NOTES: [&str; 4] = [
     "To see one in full, with the source of each number: trimwise devices NAME, or NAME@VERSION for a firmware.",
 ];
 
-/// Renders all: a row of figures for each, and its description.
+/// Renders all profiles: a row of figures and a description for each.
 pub fn list(devices: &[Essentials]) -> String {
     let rows: Vec<Vec<String>> = devices.iter().map(row).collect();
     let descriptions: Vec<String> = devices.iter().map(what).collect();
@@ -27,7 +27,7 @@ pub fn list(devices: &[Essentials]) -> String {
     text
 }
 
-/// Renders one: all its settings with their sources.
+/// Renders one profile: all its settings with their sources.
 pub fn full(device: &Essentials, settings: &[Setting]) -> String {
     let mut text = folded(&format!("{}: {}", device.name, device.description), 0);
     for firmware in &device.firmware_variants {
@@ -43,7 +43,7 @@ pub fn full(device: &Essentials, settings: &[Setting]) -> String {
     text += "\n";
     text += &bold("Settings and their sources");
     text += "\n\n";
-    // Neighbouring settings with the same source share its line.
+    // Neighbouring settings with the same source are listed under it together.
     for group in settings.chunk_by(|a, b| a.source == b.source && a.by_firmware == b.by_firmware) {
         let values: Vec<String> = group.iter().map(|setting| one(setting, device)).collect();
         text += &folded(&values.join(", "), 0);
@@ -65,7 +65,7 @@ fn one(setting: &Setting, device: &Essentials) -> String {
     format!("{} = {value}{firmware}", setting.setting)
 }
 
-/// Describes it, and lists its firmwares.
+/// Describes the device and lists its firmwares.
 fn what(device: &Essentials) -> String {
     let versions: Vec<&str> = device.firmware_variants.iter().map(|v| v.version.as_str()).collect();
     let firmwares = match versions.join(", ") {
@@ -108,7 +108,7 @@ fn trim_time(trim: &Trim) -> String {
     format!("{}{background}", time(trim.time_1gib_ns as f64 / 1e9))
 }
 
-/// Formats as drives are sold: in powers of 1,000.
+/// Formats a capacity as on a drive's label: in powers of 1,000.
 fn decimal(bytes: u64) -> String {
     match bytes as f64 {
         b if b >= 999.5e9 => format!("{:.2} TB", b / 1e12),

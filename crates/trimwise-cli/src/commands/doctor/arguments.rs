@@ -7,7 +7,6 @@ use clap::Args;
 use crate::arguments::JsonArguments;
 use crate::commands::daemon::arguments::RunArguments;
 
-/// Arguments of `doctor`.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:\n  \
     trimwise doctor\n  \

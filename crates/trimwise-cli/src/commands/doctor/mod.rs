@@ -9,7 +9,7 @@ use trimwise_study::doctor::{self, DoctorRequest};
 use crate::commands::doctor::arguments::DoctorArguments;
 use crate::output::{self, Destinations};
 
-/// Runs the command. Findings are printed even if something is wrong.
+/// Runs the command. Findings are printed even if it then fails because something is wrong.
 pub fn run(arguments: &DoctorArguments) -> Result<String, Failure> {
     let destinations = Destinations::check_json(&arguments.json)?;
     let DoctorArguments { mount, host_root, run, .. } = arguments;

@@ -7,7 +7,6 @@ use trimwise_study::doctor::DoctorReport;
 use crate::conclusion;
 use crate::table::{bold, dim, folded, plain};
 
-/// Renders the whole text.
 pub fn render(found: &DoctorReport) -> String {
     let report = &found.report;
     let trimmers = if report.trimmers.is_empty() { "none".to_owned() } else { report.trimmers.join(", ") };
@@ -16,7 +15,7 @@ pub fn render(found: &DoctorReport) -> String {
     text += &findings(&report.findings, "remedy");
     for (one, conclusion) in report.file_systems.iter().zip(&found.conclusions) {
         text += &file_system(one);
-        // A remedy stands above.
+        // The finding above already has its remedy.
         let is_wrong = one.findings.iter().any(|finding| finding.wrong);
         text += &match &conclusion.head[..] {
             [first, ..] if is_wrong => bold(folded(&plain(first), 0).trim_end()) + "\n",
@@ -29,10 +28,10 @@ pub fn render(found: &DoctorReport) -> String {
     }
     let all = report.file_systems.iter().flat_map(|one| &one.findings).chain(&report.findings);
     if all.chain(&report.not_checked).next().is_some() {
-        text += "`trimwise explain CODE` tells more of what is in brackets.\n";
+        text += "`trimwise explain CODE` explains a code in brackets.\n";
     }
     let is_whole = report.not_checked.is_empty();
-    // What is wrong or was not checked comes after this, as the reason why the command fails.
+    // The command then fails, and its error lists what is wrong or was not checked.
     text + &folded(
         match report.wrong() {
             0 if report.file_systems.is_empty() => "Nothing was checked.",
@@ -40,7 +39,7 @@ pub fn render(found: &DoctorReport) -> String {
                 "Nothing wrong was found. Not checked: whether TRIMs reach the disk (trimwise verify dir:PATH)."
             }
             0 => "Nothing wrong was found in what was checked.",
-            _ => "What is wrong is marked with !.",
+            _ => "Problems are marked with !.",
         },
         0,
     )
@@ -69,7 +68,7 @@ fn file_system(one: &Diagnosis) -> String {
     text + &findings(&one.findings, "remedy")
 }
 
-/// Renders findings; `mend_word` comes before what to do.
+/// Renders findings; `mend_word` introduces the remedy.
 fn findings(findings: &[Finding], mend_word: &str) -> String {
     let mut text = String::new();
     for finding in findings {
@@ -83,11 +82,11 @@ fn findings(findings: &[Finding], mend_word: &str) -> String {
             (false, None) => None,
             (false, Some(mend)) => Some(format!("{mend_word}: {mend}.")),
             (true, None) => Some("nothing on this host helps.".to_owned()),
-            (true, Some(mend)) => Some(format!("nothing on this host helps; what would: {mend}.")),
+            (true, Some(mend)) => Some(format!("nothing on this host helps; this would: {mend}.")),
         };
         text += &remedy.map_or_else(String::new, |remedy| folded(&plain(&remedy), 6));
-        // Whole, to be copied.
-        for (heading, commands) in [("as root:", &finding.commands), ("to take it back:", &finding.undo)] {
+        // Not folded, so that they can be copied.
+        for (heading, commands) in [("as root:", &finding.commands), ("to undo it:", &finding.undo)] {
             if !commands.is_empty() {
                 text += &format!("      {heading}\n");
                 commands.iter().for_each(|command| text += &format!("          {}\n", plain(command)));

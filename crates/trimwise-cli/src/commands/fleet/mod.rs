@@ -1,7 +1,7 @@
 //! `trimwise fleet`: many hosts at a glance, from the JSON that `status`, `doctor` and `verify` wrote on each.
 //!
-//! How the files come here is the user's business (ssh, Ansible, a cron job and rsync): this command opens no
-//! connection. One host's broken file does not hide the others.
+//! The files are brought here by whatever means the user likes (ssh, Ansible, a cron job and rsync); this command opens
+//! no connection. A broken file from one host does not hide the others.
 
 pub mod table;
 
@@ -14,7 +14,6 @@ use trimwise_study::fleet::Fleet;
 use crate::arguments::JsonArguments;
 use crate::output::{self, Destinations};
 
-/// Arguments of `fleet`.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:\n  \
     for h in web1 web2 db1; do ssh $h trimwise status --json - >fleet/$h.json; done\n  \
@@ -38,7 +37,6 @@ pub struct FleetArguments {
     pub json: JsonArguments,
 }
 
-/// Runs the command and returns what to print.
 pub fn run(arguments: &FleetArguments) -> Result<String, Failure> {
     let destinations = Destinations::check_json(&arguments.json)?;
     let fleet = Fleet::read(&arguments.places)?;

@@ -6,12 +6,12 @@ use trimwise_study::fleet::{FileSystem, Finding, Fleet};
 use crate::figures::{NONE, counted};
 use crate::table::{bold, folded, laid_out, laid_out_with, plain};
 
-/// File systems that are shown without `--all`.
+/// Number of file systems shown without `--all`.
 const SHOWN: usize = 20;
-/// Hosts that a line names.
+/// Most places that a line names.
 const NAMED: usize = 6;
 
-/// The whole text: what to look at first, at the top.
+/// Renders the whole text, most urgent first.
 pub fn fleet(fleet: &Fleet, all: bool) -> String {
     let mut text = String::new();
     let (stale, hosts) = fleet.stale();
@@ -35,7 +35,7 @@ pub fn fleet(fleet: &Fleet, all: bool) -> String {
         0,
     );
     findings(&mut text, "TRIM does not arrive, or is not honoured", &fleet.not_honoured);
-    findings(&mut text, "Other trouble", &fleet.trouble);
+    findings(&mut text, "Other problems", &fleet.trouble);
     codes(&mut text, fleet);
     if !fleet.file_systems.is_empty() {
         text += &format!("\n{}\n\n", bold("Stale space: free, but not trimmed"));
@@ -43,7 +43,7 @@ pub fn fleet(fleet: &Fleet, all: bool) -> String {
     }
     policies(&mut text, fleet);
     if !fleet.unusable.is_empty() {
-        text += &format!("\n{}\n\n", bold("Files that cannot be used"));
+        text += &format!("\n{}\n\n", bold("Unusable files"));
         for one in &fleet.unusable {
             text += &folded(&plain(&format!("{}: {}", one.file.display(), one.why)), 0);
         }
@@ -63,12 +63,12 @@ fn findings(text: &mut String, title: &str, findings: &[Finding]) {
     }
 }
 
-/// How often each finding was made.
+/// Renders how often each finding occurs.
 fn codes(text: &mut String, fleet: &Fleet) {
     if fleet.codes.is_empty() {
         return;
     }
-    let newer = format!("Not known to trimwise {}; a newer version's.", fleet.trimwise);
+    let newer = format!("Unknown to trimwise {}; a newer version reported it.", fleet.trimwise);
     let meanings: Vec<String> =
         fleet.codes.values().map(|counted| folded(counted.meaning.unwrap_or(&newer), 2)).collect();
     let rows: Vec<Vec<String>> = fleet
@@ -76,7 +76,7 @@ fn codes(text: &mut String, fleet: &Fleet) {
         .iter()
         .map(|(code, counted)| vec![plain(code), counted.findings.to_string(), counted.hosts.to_string()])
         .collect();
-    *text += &format!("\n{}\n\n", bold("What was found, by its code"));
+    *text += &format!("\n{}\n\n", bold("Findings by code"));
     *text += &laid_out_with(&["code", "findings", "hosts"], &rows, &meanings);
     *text += &folded("`trimwise explain CODE` says what to do.", 0);
 }
@@ -112,7 +112,7 @@ fn stale_table(file_systems: &[FileSystem], all: bool) -> String {
     text
 }
 
-/// Which policies differ from the usual one, and where.
+/// Says which policies differ from the usual one, and where.
 fn policies(text: &mut String, fleet: &Fleet) {
     let Some(usual) = fleet.usual_policy() else { return };
     *text += &format!("\n{}\n\n", bold("Policies"));

@@ -10,7 +10,6 @@ use trimwise_study::record::{BUFFER, MAX_SIZE, RecordRequest};
 
 use crate::arguments::{JsonArguments, some_time};
 
-/// Arguments of `record`.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:\n  \
     trimwise record /home --for 1h --out home.trace\n      \
@@ -52,7 +51,6 @@ pub struct RecordArguments {
 }
 
 impl RecordArguments {
-    /// What is asked for.
     pub fn request(&self) -> RecordRequest {
         RecordRequest {
             target: self.target.clone(),
@@ -65,7 +63,7 @@ impl RecordArguments {
     }
 }
 
-/// Parses a size; the error names the accepted range.
+/// Parses a size in a range; the error names the range.
 fn size_in(
     range: &RangeInclusive<Bytes>,
 ) -> impl Fn(&str) -> Result<Bytes, String> + Clone + Send + Sync + 'static {

@@ -10,7 +10,6 @@ use trimwise_study::record;
 use crate::commands::record::arguments::RecordArguments;
 use crate::output::{self, Destinations};
 
-/// Runs the command and returns what to print.
 pub fn run(arguments: &RecordArguments, caller: &dyn Caller) -> Result<String, Failure> {
     let destinations = Destinations::check_json(&arguments.json)?;
     destinations.check_another("out", &arguments.out)?;

@@ -1,4 +1,4 @@
-//! The text of `record`: what is in the trace.
+//! The text of `record`: what the trace contains.
 
 use trimwise::units::Bytes;
 use trimwise_linux::record::Count;
@@ -7,7 +7,6 @@ use trimwise_study::record::RecordReport;
 use crate::figures::{NONE, grouped};
 use crate::table::{bold, folded, laid_out, plain};
 
-/// Renders the whole text.
 pub fn render(report: &RecordReport) -> String {
     let header = &report.header;
     let disks: Vec<&str> = header.devices.iter().map(|device| device.name.as_str()).collect();

@@ -1,4 +1,4 @@
-//! `trimwise replay`: a trace on a real file or device.
+//! `trimwise replay`: replays a trace on a real file or device.
 
 use clap::Args;
 use trimwise::failure::Failure;
@@ -13,11 +13,10 @@ use crate::figures::{NONE, grouped, nanoseconds};
 use crate::output::Destinations;
 use crate::table::{folded, laid_out};
 
-/// Arguments of `replay`.
 #[derive(Debug, Args)]
 #[command(
     after_long_help = "Replays the requests of a trace on a real file or device, with its discards, and compares \
-    their latencies with the recorded ones. What the trace reads before it writes it is written first. Everything that \
+    their latencies with the recorded ones. Data that the trace reads before writing are written first. Everything that \
     the trace reads, writes or discards is destroyed there.\n\n\
     Examples:\n  \
     trimwise replay usr_0.zst file:/mnt/test/replay.img --size 20GiB\n  \
@@ -39,7 +38,7 @@ pub struct ReplayArguments {
     #[arg(long)]
     pub no_discards: bool,
 
-    /// Do not write first what the trace reads before it writes it: such reads find whatever is there
+    /// Do not first write the data that the trace reads before writing: such reads find whatever is there
     #[arg(long)]
     pub no_fill: bool,
 
@@ -56,7 +55,6 @@ pub struct ReplayArguments {
     pub json: JsonArguments,
 }
 
-/// Runs the command and returns what to print.
 pub fn run(arguments: &ReplayArguments, caller: &dyn Caller) -> Result<String, Failure> {
     let ReplayArguments { trace, target, no_discards, no_fill, size, destroy, json } = arguments;
     let destinations = Destinations::check_json(json)?;
@@ -72,7 +70,7 @@ pub fn run(arguments: &ReplayArguments, caller: &dyn Caller) -> Result<String, F
     destinations.deliver(&replay, || text(&replay))
 }
 
-/// Counts requests, and the discards among them.
+/// Formats the number of requests, and of discards if there are any.
 fn counted(requests: u64, discards: u64) -> String {
     match discards {
         0 => format!("{} requests", grouped(requests)),
@@ -117,15 +115,13 @@ fn text(Replay { trace, target, discards, replay, notes, .. }: &Replay) -> Strin
     }
     if figures.written_before_bytes > 0 {
         let bytes = Bytes(figures.written_before_bytes);
-        text += &folded(
-            &format!("Before that, {bytes} was written that the trace reads before it writes it."),
-            0,
-        );
+        text +=
+            &folded(&format!("Before that, {bytes} were written, because the trace reads them first."), 0);
     }
     if *unwritten_read_bytes > 0 && prelude.is_none() {
         let note = format!(
-            "{} of the {} read was not written by this replay before. A file system answers reads of what was never \
-             written without the drive, and a drive without its flash, so read latencies may be too short.",
+            "{} of the {} read had not been written by this replay. A file system answers reads of unwritten \
+             space without asking the drive, and a drive without reading its flash, so read latencies may be too short.",
             Bytes(*unwritten_read_bytes),
             Bytes(figures.read_bytes)
         );

@@ -1,4 +1,4 @@
-//! Saved documents: which command wrote one, and what is in it.
+//! Saved JSON documents: finds out which command wrote one, and reads it.
 
 use std::any::Any;
 use std::path::Path;
@@ -13,36 +13,29 @@ use trimwise_study::advise::Advice;
 use trimwise_study::compare::Comparison;
 use trimwise_study::sweep::Summary;
 
-/// The largest document: a comparison of a thousand runs is 40 MB.
+/// Largest document accepted. A comparison of a thousand runs is 40 MB.
 const BYTES_MAX: u64 = 1 << 30;
 
-/// What is shown.
+/// A document that a report can show.
 pub enum Document {
-    /// A comparison.
     Compare(Box<Comparison>),
-    /// A data set.
     Sweep(Box<Summary>),
-    /// An advice.
     Advise(Box<Advice>),
-    /// What a command of the laboratory wrote.
+    /// A document of one of the laboratory's commands.
     Laboratory(Box<dyn OfLaboratory>),
 }
 
-/// A document of the laboratory, by the command that wrote it.
+/// Kinds of documents that the laboratory's commands write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Of `reproduce`: one experiment or a list of them.
+    /// One experiment or a list of them.
     Reproduce,
-    /// Of `bench`.
     Bench,
-    /// Of `bench --map`.
     Map,
-    /// Of `tournament`.
     Tournament,
 }
 
 impl Kind {
-    /// The command that wrote it.
     pub const fn command(self) -> &'static str {
         match self {
             Self::Reproduce => "reproduce",
@@ -53,31 +46,26 @@ impl Kind {
     }
 }
 
-/// What a report needs of a document of the laboratory.
+/// A document of the laboratory, as far as reports are concerned.
 pub trait OfLaboratory: Any {
-    /// The command that wrote it.
+    /// Returns the command that wrote it.
     fn command(&self) -> &'static str;
 
-    /// Returns its report.
-    ///
-    /// # Errors
-    ///
-    /// If that cannot be made.
+    /// Returns its report as HTML.
     fn html(&self) -> Result<String, Failure>;
 
-    /// Returns a report of this document and another one, each with its file; `None` if the other is of another command, or
-    /// the command has no such report.
+    /// Returns a report of this document and another one; `files` are their names. `None` if they come from different
+    /// commands, or the command has no report of two documents.
     fn pair(&self, files: [&str; 2], other: &dyn Any) -> Option<Result<String, Failure>>;
 }
 
-/// Reads a document of the laboratory: its text, and its file for messages.
+/// Reads a document of the laboratory, given its kind, its text, and its file for messages.
 pub type ReadOfLaboratory = dyn Fn(Kind, &str, &str) -> Result<Box<dyn OfLaboratory>, Failure>;
 
 const EXPECTED: &str =
     "expected what compare, advise, reproduce, bench, sweep or tournament wrote with --json";
 
 impl Document {
-    /// Reads a file.
     pub fn read(path: &Path, of_laboratory: &ReadOfLaboratory) -> Result<Self, Failure> {
         let file = path.display().to_string();
         let bytes = read_input(path, BYTES_MAX).map_err(|e| Failure::usage(format!("{file}: {e}")))?;
@@ -86,14 +74,10 @@ impl Document {
         Self::parse(&text, &file, of_laboratory)
     }
 
-    /// Reads a text; `file` is for messages.
-    ///
-    /// # Errors
-    ///
-    /// If it is no document of this version.
+    /// Parses a document. `file` is for messages.
     pub fn parse(text: &str, file: &str, of_laboratory: &ReadOfLaboratory) -> Result<Self, Failure> {
         let refused = |what: String| Failure::usage(format!("{file}: {what}; {EXPECTED}"));
-        // Some editors begin a file with a byte order mark.
+        // Some editors start a file with a byte order mark.
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let value: Value = serde_json::from_str(text).map_err(|e| refused(format!("is not JSON: {e}")))?;
         let first = if value.is_array() { value.get(0).unwrap_or(&Value::Null) } else { &value };
@@ -142,10 +126,10 @@ impl Document {
         if has("standings") && has("cases") {
             return of_laboratory(Kind::Tournament, text, file).map(Self::Laboratory);
         }
-        Err(refused("was written by another command of trimwise".to_owned()))
+        Err(refused("was written by another trimwise command".to_owned()))
     }
 
-    /// The command that wrote it.
+    /// Returns the command that wrote the document.
     pub fn command(&self) -> &'static str {
         match self {
             Self::Compare(_) => "compare",
@@ -156,11 +140,7 @@ impl Document {
     }
 }
 
-/// Reads it as what it is; the message names line and column.
-///
-/// # Errors
-///
-/// If it is something else.
+/// Parses a document of a known type; the error names line and column.
 pub fn typed<T: DeserializeOwned>(text: &str, file: &str) -> Result<T, Failure> {
     serde_json::from_str(text).map_err(|e| Failure::usage(format!("{file}: {e}; {EXPECTED}")))
 }

@@ -1,4 +1,4 @@
-//! `trimwise report`: makes the report of saved JSON documents, of one or of two side by side.
+//! `trimwise report`: makes the report of one saved JSON document, or of two side by side.
 
 pub mod documents;
 #[cfg(test)]
@@ -15,7 +15,6 @@ use crate::laboratory;
 use crate::output::Destinations;
 use documents::{Document, ReadOfLaboratory};
 
-/// Arguments of `report`.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:\n  \
     trimwise compare --json a.json\n  \
@@ -38,18 +37,14 @@ pub struct ReportArguments {
     pub force: bool,
 }
 
-/// Runs the command and returns what to print. The laboratory takes over where a document is its own.
+/// Runs the command. Hands over to the laboratory if one of its commands wrote a document.
 pub fn run(arguments: &ReportArguments) -> Result<String, Failure> {
     run_with(arguments, &|kind, _, file| {
         Err(laboratory::hand_over(&format!("{file}: a document of `trimwise {}`", kind.command())))
     })
 }
 
-/// Runs the command where documents of the laboratory can be read.
-///
-/// # Errors
-///
-/// If a document cannot be read, two have nothing in common, or the report cannot be written.
+/// Runs the command with a reader for documents of the laboratory.
 pub fn run_with(arguments: &ReportArguments, of_laboratory: &ReadOfLaboratory) -> Result<String, Failure> {
     let output = OutputArguments { force: arguments.force, ..OutputArguments::default() };
     let destinations = Destinations::check(&output)?;
@@ -57,7 +52,7 @@ pub fn run_with(arguments: &ReportArguments, of_laboratory: &ReadOfLaboratory) -
     let place = |path: &Path| path.canonicalize().ok();
     let out = place(&arguments.out);
     if out.is_some() && arguments.documents.iter().any(|document| place(document) == out) {
-        let why = format!("{} is a document to be read", arguments.out.display());
+        let why = format!("{} is one of the documents to read", arguments.out.display());
         return Err(Mistake::on("out").because(why).expected("another file").fail());
     }
     let read = arguments
@@ -70,11 +65,7 @@ pub fn run_with(arguments: &ReportArguments, of_laboratory: &ReadOfLaboratory) -
     Ok(format!("Report: {}\n", arguments.out.display()))
 }
 
-/// Returns the report of one or two documents, each with its file.
-///
-/// # Errors
-///
-/// If two have nothing in common.
+/// Returns the report of one or two documents. Each comes with its file's name.
 pub fn html(read: &[(String, Document)]) -> Result<String, Failure> {
     match read {
         [(_, one)] => match one {
@@ -99,13 +90,15 @@ pub fn html(read: &[(String, Document)]) -> Result<String, Failure> {
     }
 }
 
-/// The error for two documents that no report shows side by side.
+/// Returns the error for two documents that cannot be shown side by side.
 fn unlike([(a, one), (b, other)]: [(&str, &str); 2]) -> Failure {
     if one == other {
         return Failure::usage(format!(
-            "{a} and {b} are both of `{one}`; expected one of them, or two documents of compare, reproduce, bench or \
+            "{a} and {b} are both from `{one}`; expected one of them, or two documents of compare, reproduce, bench or \
              sweep"
         ));
     }
-    Failure::usage(format!("{a} is of `{one}`, {b} of `{other}`; expected two documents of the same command"))
+    Failure::usage(format!(
+        "{a} is from `{one}`, {b} from `{other}`; expected two documents from the same command"
+    ))
 }

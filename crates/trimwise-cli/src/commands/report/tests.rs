@@ -66,7 +66,7 @@ fn a_saved_advice_has_the_report_that_the_run_would_have_written() {
     let mut run = advice(gated);
     assert_eq!(html_of(vec![parsed(&run)]).unwrap(), advise::report::html(&run).unwrap());
     let failure = html_of(vec![parsed(&run), parsed(&run)]).unwrap_err().to_string();
-    assert!(failure.contains("are both of `advise`; expected one of them"), "{failure}");
+    assert!(failure.contains("are both from `advise`; expected one of them"), "{failure}");
     run = advice(|_| 100.0);
     assert_eq!(html_of(vec![parsed(&run)]).unwrap(), advise::report::html(&run).unwrap());
 }
@@ -99,7 +99,7 @@ fn documents_that_cannot_be_compared_say_why() {
         other => panic!("{other:?}"),
     };
     let said = two(of("vendor1"), parsed(&advice(gated)));
-    assert!(said.contains("runs/a.json is of `compare`, runs/b.json of `advise`"), "{said}");
+    assert!(said.contains("runs/a.json is from `compare`, runs/b.json from `advise`"), "{said}");
     let mut judged = cells(&["vendor1"], 2, true);
     judged.iter_mut().try_for_each(|cell| cell.judge_by("p99:read".parse().unwrap())).unwrap();
     let said = two(of("vendor1"), parsed(&comparison(judged)));
@@ -128,7 +128,7 @@ fn what_is_no_document_of_these_commands_is_refused_in_words() {
         ("{\"name\": \"fio\", \"jobs\": []}", "was not written by trimwise: it has no key `trimwise`"),
         ("{\"trimwise\": \"0.1.0\"}", "has no key `schema`"),
         ("{\"trimwise\": \"9.0.0\", \"schema\": 2}", "schema: 2, which trimwise"),
-        (&ours(json!({"file_systems": []})), "was written by another command of trimwise"),
+        (&ours(json!({"file_systems": []})), "was written by another trimwise command"),
         (&ours(json!({"cells": [], "verdict": {}})), "missing field `speedup`"),
         (
             &ours(json!({"grid": "g.toml", "product": "", "cells": -1})),
@@ -170,7 +170,7 @@ fn an_existing_report_is_replaced_only_with_force_and_never_before_the_documents
     assert_eq!(std::fs::read_to_string(&out).unwrap(), "precious");
     let onto_itself = ReportArguments { out: dir.path().join("./a.json"), ..of(&[&document], true) };
     let failure = run(&onto_itself).unwrap_err().to_string();
-    assert!(failure.contains("a.json is a document to be read"), "{failure}");
+    assert!(failure.contains("a.json is one of the documents to read"), "{failure}");
     run(&of(&[&document], true)).unwrap();
     assert!(std::fs::read_to_string(&out).unwrap().starts_with("<!DOCTYPE html>"));
     std::fs::write(&document, [0xff, 0xfe, 0]).unwrap();

@@ -9,7 +9,6 @@ use trimwise_study::sweep::{Shard, SweepRequest};
 
 use crate::arguments::{GuestLimits, OutputArguments};
 
-/// Arguments of `sweep`.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:\n  \
     trimwise sweep grid.toml --out results\n      \
@@ -54,13 +53,12 @@ pub struct SweepArguments {
     #[command(flatten)]
     pub limits: GuestLimits,
 
-    /// Where the results go
     #[command(flatten)]
     pub output: OutputArguments,
 }
 
 impl SweepArguments {
-    /// Returns what these arguments ask for; `wants_cases` if what the cells say is wanted too.
+    /// Returns the request. `wants_cases` asks for the summary of each case as well.
     pub fn request(&self, wants_cases: bool) -> SweepRequest {
         SweepRequest {
             grid: self.grid.clone(),

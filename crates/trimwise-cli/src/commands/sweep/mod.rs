@@ -1,4 +1,4 @@
-//! `trimwise sweep`: what a sweep did as text, JSON and HTML.
+//! `trimwise sweep`: prints the result of a sweep as text, JSON or HTML.
 
 pub mod arguments;
 pub mod report;
@@ -13,11 +13,10 @@ use crate::output::{self, Destinations};
 use crate::table;
 use arguments::SweepArguments;
 
-/// Runs the command and returns what to print.
 pub fn run(arguments: &SweepArguments, caller: &dyn Caller) -> Result<String, Failure> {
     let destinations = Destinations::check(&arguments.output)?;
     destinations.expect_outside("out", &arguments.out)?;
-    // A share alone tells nothing of cases that others run.
+    // A single shard says nothing about cases whose cells other shards run.
     let wants_cases =
         arguments.shard.is_none() || destinations.wants_report() || arguments.output.json.is_some();
     let summary = sweep::run(&arguments.request(wants_cases), caller, &Beside)?;

@@ -1,4 +1,4 @@
-//! The report of `sweep`: for each device and workload, the policies over the utilizations.
+//! The report of `sweep`: for each device and workload, the policies at each utilization.
 
 use minijinja::Value;
 use serde::Serialize;
@@ -27,27 +27,26 @@ struct Page<'a> {
     command: String,
 }
 
-/// The cases of a device and a workload.
+/// All cases of one device and workload.
 #[derive(Serialize)]
 struct Group {
     title: String,
     figures: Vec<Figure>,
     header: Vec<String>,
     rows: Vec<Row>,
-    /// The verdicts of the cases in words.
+    /// The verdict of each case, in words.
     verdicts: Vec<Value>,
 }
 
-/// A policy in a case.
+/// One policy in one case.
 #[derive(Serialize)]
 struct Row {
     cells: Vec<String>,
     is_chosen: bool,
-    /// Whether it is the first of its case.
+    /// Whether this is the first row of its case.
     is_first: bool,
 }
 
-/// Renders the whole file.
 pub fn html(summary: &Summary) -> Result<String, Failure> {
     if summary.cases.is_empty() {
         return Err(Failure::usage(format!(
@@ -80,11 +79,7 @@ pub fn html(summary: &Summary) -> Result<String, Failure> {
     rendered(include_str!("report.html"), &page)
 }
 
-/// Renders two sweeps side by side.
-///
-/// # Errors
-///
-/// If no case is in both.
+/// Renders two sweeps side by side. Fails if they have no case in common.
 pub fn pair(summaries: [(&str, &Summary); 2]) -> Result<String, Failure> {
     let [(file_a, a), (file_b, b)] = summaries;
     let same = |case: &Case, other: &Case| {
@@ -175,26 +170,26 @@ fn title(case: &Case) -> String {
     format!("{}: {}", case.device, case.workload)
 }
 
-/// Cases that differ in nothing but the utilization, which follow each other.
+/// Groups adjacent cases that differ only in utilization.
 fn groups(cases: &[Case]) -> Vec<Vec<&Case>> {
     let chunks = cases.chunk_by(|a, b| a.device == b.device && a.workload == b.workload);
     chunks.map(|chunk| chunk.iter().collect()).collect()
 }
 
-/// What the runs of a case say.
+/// What the runs of a case show.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Standing<'a> {
-    /// Use this policy: the test finds a difference in time that supports it.
+    /// Use this policy: a significant difference in time supports it.
     Shown(&'a PolicyId),
-    /// This policy is the best estimate, or wears the flash less, but no difference in time is shown.
+    /// This policy is the best estimate, or wears the flash less, but no difference in time is significant.
     NotShown(&'a PolicyId),
-    /// No policy that a host can use is told apart from this one, the baseline.
+    /// No policy that a host can use can be told apart from this one, the baseline.
     Alike(&'a PolicyId),
     /// There was nothing to trim.
     NoVerdict,
 }
 
-/// Differences below this are too small to matter, in percent: as in the verdict.
+/// Differences below this percentage are too small to matter, as in the verdict.
 const INDIFFERENCE_PERCENT: f64 = 0.5;
 
 impl<'a> Standing<'a> {
@@ -209,13 +204,13 @@ impl<'a> Standing<'a> {
         match chosen.filter(is_baseline) {
             None if chosen.is_some_and(is_shown) => Self::Shown(policy),
             None => Self::NotShown(policy),
-            // The baseline is kept because the others are worse, or because nothing differs.
+            // The baseline is kept either because the others are worse or because nothing differs.
             Some(_) if case.rows.iter().any(|row| !row.bound && is_shown(row)) => Self::Shown(policy),
             Some(_) => Self::Alike(policy),
         }
     }
 
-    /// The cell of a policy in the column of the verdict.
+    /// What the verdict column shows for a policy.
     fn mark(self, policy: &PolicyId) -> &'static str {
         match self {
             Self::Shown(chosen) if chosen == policy => "use",
@@ -226,7 +221,7 @@ impl<'a> Standing<'a> {
     }
 }
 
-/// The verdict over all cases: each policy, and in which cases it is the one to use.
+/// Returns the verdict over all cases: each policy, and the cases in which to use it.
 pub fn verdict(cases: &[Case]) -> String {
     let mut standings: Vec<(Standing, Vec<&Case>)> = Vec::new();
     for case in cases {
@@ -236,7 +231,7 @@ pub fn verdict(cases: &[Case]) -> String {
             None => standings.push((standing, vec![case])),
         }
     }
-    // Policies first, those of most cases first.
+    // Firm verdicts first, and among them those for the most cases.
     standings.sort_by_key(|(standing, cases)| match standing {
         Standing::Shown(_) => (0, std::cmp::Reverse(cases.len())),
         Standing::NotShown(_) => (1, std::cmp::Reverse(cases.len())),
@@ -260,7 +255,7 @@ pub fn verdict(cases: &[Case]) -> String {
     format!("Of {count} (device, workload, utilization), judged by time alone: {}.", all.join("; "))
 }
 
-/// Names cases by what tells them apart from the others.
+/// Names cases by what distinguishes them from the others.
 fn places(of: &[&Case], all: &[Case]) -> String {
     const SHOWN: usize = 4;
     let several = |differs: fn(&Case, &Case) -> bool| all.iter().any(|case| differs(case, &all[0]));
@@ -283,7 +278,7 @@ fn places(of: &[&Case], all: &[Case]) -> String {
     names.join(", ")
 }
 
-/// `50, 70 and 90`.
+/// Formats a list as `50, 70 and 90`.
 fn listed(words: &[String]) -> String {
     match words {
         [before @ .., last] if !before.is_empty() => format!("{} and {last}", before.join(", ")),
@@ -291,7 +286,7 @@ fn listed(words: &[String]) -> String {
     }
 }
 
-/// The verdict of a case in words.
+/// Formats the verdict of one case.
 fn case_verdict(case: &Case) -> String {
     let said = match (&*case.verdict, Standing::of(case)) {
         ("", Standing::Shown(policy)) => format!("use `{policy}`."),
@@ -305,7 +300,7 @@ fn case_verdict(case: &Case) -> String {
     format!("At {} % full: {}", case.utilization_percent, said.trim_end())
 }
 
-/// Names the workloads of which only a part was run: damaged traces.
+/// Lists the workloads that were run only in part because their traces are damaged.
 pub fn damaged(cases: &[Case]) -> Vec<String> {
     let mut notes: Vec<String> = Vec::new();
     for case in cases {
@@ -355,12 +350,12 @@ fn table_row(case: &Case, row: &SummaryRow, standing: Standing) -> Vec<String> {
     cells
 }
 
-/// The interval of a median, if several runs gave one.
+/// Returns the interval of a median; `None` if there was only one run.
 fn interval(row: &SummaryRow) -> Option<(f64, f64)> {
     (row.reps > 1 && row.low_s.is_finite() && row.high_s.is_finite()).then_some((row.low_s, row.high_s))
 }
 
-/// Cases of a device and a workload in one or two runs, with the name of the run.
+/// Cases of one device and workload, in one or two runs with their names.
 type Runs<'a> = &'a [(&'a str, &'a [&'a Case])];
 
 fn charts(runs: Runs, styles: &mut Styles) -> Vec<Chart> {
@@ -391,7 +386,7 @@ fn charts(runs: Runs, styles: &mut Styles) -> Vec<Chart> {
     charts.into_iter().filter(|chart| !chart.is_empty()).collect()
 }
 
-/// The policies of these runs with their names and styles, run after run of each.
+/// Returns the policies of these runs with their names and styles. With two runs, a policy's runs are adjacent.
 fn policies<'a>(runs: Runs<'a>, styles: &mut Styles) -> Vec<(String, Style, &'a PolicyId, &'a [&'a Case])> {
     let mut known: Vec<&PolicyId> = Vec::new();
     for row in runs.iter().flat_map(|(_, cases)| *cases).flat_map(|case| &case.rows) {
@@ -409,7 +404,7 @@ fn policies<'a>(runs: Runs<'a>, styles: &mut Styles) -> Vec<(String, Style, &'a 
     all
 }
 
-/// A figure and its interval.
+/// A figure and the interval around it.
 type Estimate = Option<(f64, Option<(f64, f64)>)>;
 
 fn lines(
@@ -470,7 +465,8 @@ mod tests {
 
     use super::*;
 
-    /// A case with `off`, `commit` and the bound; `commit` differs from `off` by these percent, shown or not.
+    /// Invents a case of `off`, `commit` and the bound; `commit` differs from `off` by `commit_percent`, significantly
+    /// if `is_shown`.
     fn case(utilization_percent: u8, policy: Option<&str>, commit_percent: f64, is_shown: bool) -> Case {
         let row = |policy: &str, percent: Option<f64>| {
             let row = json!({

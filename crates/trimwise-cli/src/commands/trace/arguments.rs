@@ -7,16 +7,13 @@ use trimwise::trace::Format;
 
 use crate::arguments::{JsonArguments, word};
 
-/// Arguments of `trace`.
 #[derive(Debug, Args)]
 #[command(after_long_help = trace_help())]
 pub struct TraceArguments {
-    /// What to do.
     #[command(subcommand)]
     pub command: TraceCommand,
 }
 
-/// What can be done with a trace.
 #[derive(Debug, Subcommand)]
 pub enum TraceCommand {
     /// Show what is in a trace: requests, sizes, time, working set, lost events
@@ -25,7 +22,6 @@ pub enum TraceCommand {
     Convert(ConvertArguments),
 }
 
-/// Arguments of `trace info`.
 #[derive(Debug, Args)]
 pub struct InfoArguments {
     /// The trace, plain or compressed with zstd or gzip; `-` is standard input
@@ -36,7 +32,6 @@ pub struct InfoArguments {
     pub json: JsonArguments,
 }
 
-/// Arguments of `trace convert`.
 #[derive(Debug, Args)]
 pub struct ConvertArguments {
     /// The trace to read, plain or compressed with zstd or gzip
@@ -52,7 +47,7 @@ pub struct ConvertArguments {
     pub force: bool,
 }
 
-/// Help below the options of `trace`: the formats, and examples.
+/// Help text below the options of `trace`: the formats, and examples.
 fn trace_help() -> String {
     let mut help = String::from("Formats:\n");
     for (_, name, meaning) in Format::ALL {

@@ -1,4 +1,4 @@
-//! `trimwise trace`: what is in a trace, and its conversion.
+//! `trimwise trace`: shows what is in a trace, or converts it.
 
 pub mod arguments;
 
@@ -13,10 +13,9 @@ use crate::figures::{grouped, nanoseconds};
 use crate::output::{self as results, Destinations};
 use crate::table::{folded, laid_out, plain};
 
-/// Devices that are listed by name.
+/// Most devices that are listed by name.
 const DEVICES_SHOWN: usize = 10;
 
-/// Runs the command and returns what to print.
 pub fn run(command: &TraceCommand, caller: &dyn Caller) -> Result<String, Failure> {
     match command {
         TraceCommand::Info(arguments) => {
@@ -38,7 +37,7 @@ pub fn run(command: &TraceCommand, caller: &dyn Caller) -> Result<String, Failur
 
 fn left_out_text(LeftOut { empty, other }: LeftOut) -> String {
     let counts = [
-        (empty, "requests of no sectors were left out."),
+        (empty, "requests for no sectors were left out."),
         (other, "requests of other or unknown kinds were left out."),
     ];
     counts
@@ -146,7 +145,7 @@ fn text(Info { trace, info, .. }: &Info) -> String {
     text + &ended(info)
 }
 
-/// Says whether the trace was read to its end.
+/// Says whether the trace was complete.
 fn ended(info: &TraceInfo) -> String {
     match &info.ended_early {
         None => "Complete: it was read to its end.\n".to_owned(),

@@ -8,11 +8,10 @@ use crate::arguments::{JsonArguments, some_bytes, whole_in};
 use trimwise::units::Bytes;
 use trimwise_study::trim::{GROUPS, PAUSE_MS, TrimRequest};
 
-/// Options of a trim that this command makes itself. clap takes nothing for missing that one of these contradicts, so what
-/// needs `--now` contradicts them too.
+/// Options that make no sense with the daemon. clap does not report a missing requirement of an option that conflicts
+/// with one that is given, so what needs `--now` also conflicts with these.
 const WITHOUT_DAEMON: [&str; 7] = ["dry_run", "min_extent", "offset", "length", "groups", "slice", "pause"];
 
-/// Arguments of `trim`.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:\n  \
     trimwise trim /home --dry-run\n      \
@@ -80,7 +79,7 @@ pub struct TrimArguments {
 }
 
 impl TrimArguments {
-    /// What is asked for without `--now`.
+    /// Returns the request of a trim without `--now`.
     pub fn request(&self) -> TrimRequest {
         TrimRequest {
             mount: self.mount.clone(),

@@ -1,4 +1,4 @@
-//! `trimwise trim`: a manual trim of a mounted file system, or what one would send.
+//! `trimwise trim`: trims a mounted file system, or shows what would be sent.
 
 pub mod arguments;
 pub mod now;
@@ -11,7 +11,6 @@ use trimwise_study::trim;
 use crate::commands::trim::arguments::TrimArguments;
 use crate::output::{self, Destinations};
 
-/// Runs the command and returns what to print.
 pub fn run(arguments: &TrimArguments, caller: &dyn Caller) -> Result<String, Failure> {
     if arguments.now {
         return now::run(arguments, caller);

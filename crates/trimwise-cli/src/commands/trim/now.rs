@@ -1,4 +1,4 @@
-//! `trimwise trim MOUNT --now`: a trim by the daemon; with `--wait`, returns when it is done.
+//! `trimwise trim MOUNT --now`: has the daemon trim; with `--wait`, returns when it is done.
 
 use trimwise::failure::Failure;
 use trimwise::units::Bytes;
@@ -11,7 +11,6 @@ use crate::figures;
 use crate::output::{self, Destinations};
 use crate::table::folded;
 
-/// Runs the command and returns what to print.
 pub fn run(arguments: &TrimArguments, caller: &dyn Caller) -> Result<String, Failure> {
     let destinations = Destinations::check_json(&arguments.json)?;
     if arguments.wait {
@@ -44,7 +43,7 @@ fn words(waited: &Waited) -> String {
     let unverified = match waited.unverified_bytes {
         0 => String::new(),
         sent => format!(
-            ", {} more sent but unverified (whether the drive took it does not show here)",
+            ", {} more sent but unverified (this host cannot tell whether the drive carried it out)",
             Bytes(sent)
         ),
     };
@@ -52,9 +51,9 @@ fn words(waited: &Waited) -> String {
         Outcome::Done => String::new(),
         _ => format!("; {} still waiting", Bytes(waited.waiting_bytes)),
     };
-    // As the verdict of a trim without the daemon is.
+    // Worded like the verdict of a trim without the daemon.
     let done = match waited.on_virtual_disk {
-        true => "accepted by a virtual disk (whether its host gives them back does not show here)",
+        true => "accepted by a virtual disk (whether its host frees the space cannot be seen from here)",
         false => "trimmed",
     };
     let (trimmed, took) = (Bytes(waited.trimmed_bytes), figures::time(waited.took_ns.as_secs_f64()));

@@ -7,7 +7,6 @@ use crate::conclusion;
 use crate::figures::{NONE, grouped};
 use crate::table::{bold, folded, laid_out, plain};
 
-/// Renders the whole text.
 pub fn render(report: &TrimReport) -> String {
     let mut text = bold(&plain(&title(report)));
     text += "\n\n";

@@ -9,7 +9,6 @@ use trimwise_study::verify::{Plant, REST_S, TORTURE_PERCENT, VerifyRequest};
 
 use crate::arguments::{JsonArguments, region, some_bytes, whole, whole_in, word};
 
-/// Arguments of `verify`.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:\n  \
     trimwise verify sata-small\n  \
@@ -67,13 +66,11 @@ pub struct VerifyArguments {
     #[arg(long, value_name = "WORD")]
     pub destroy: Option<String>,
 
-    /// Where the result goes as JSON
     #[command(flatten)]
     pub json: JsonArguments,
 }
 
 impl VerifyArguments {
-    /// What is asked for.
     pub fn request(&self) -> VerifyRequest {
         VerifyRequest {
             target: self.target.clone(),
@@ -89,7 +86,7 @@ impl VerifyArguments {
     }
 }
 
-/// Parses a fault; the help lists them.
+/// Returns a parser of faults, whose names the help lists.
 pub fn plant() -> impl TypedValueParser<Value = Plant> {
     let names = Plant::ALL.map(|plant| PossibleValue::new(plant.name()).help(plant.about()));
     PossibleValuesParser::new(names).try_map(|name| {

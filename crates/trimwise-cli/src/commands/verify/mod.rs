@@ -10,7 +10,7 @@ use trimwise_study::verify::{self, Verified};
 use crate::commands::verify::arguments::VerifyArguments;
 use crate::output::{self, Destinations};
 
-/// Runs the command and returns what to print; exit code 1 reports a drive that treats TRIM wrongly.
+/// Runs the command; exit code 1 reports a drive that handles TRIM wrongly.
 pub fn run(arguments: &VerifyArguments, caller: &dyn Caller) -> Result<String, Failure> {
     let destinations = Destinations::check_json(&arguments.json)?;
     let verified = verify::run(&arguments.request(), caller)?;

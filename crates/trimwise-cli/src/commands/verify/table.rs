@@ -1,4 +1,4 @@
-//! Results of `verify`, as text.
+//! The text of `verify`.
 
 use trimwise::units::Bytes;
 use trimwise_study::bench::verify::{Judgement, Verdict};
@@ -8,7 +8,7 @@ use trimwise_study::verify::directory::{DirectoryReport, Units};
 use crate::figures::{NONE, counted, grouped, significant};
 use crate::table::{bold, folded, laid_out};
 
-/// Renders the whole text for a drive.
+/// Renders the result for a drive.
 pub fn render(report: &VerifyReport) -> String {
     let found = &report.found;
     let device = &found.device;
@@ -51,7 +51,6 @@ pub fn render(report: &VerifyReport) -> String {
     text + &format!("\ntrimwise {}; repeat with:\n  {}\n", report.trimwise, report.settings.command)
 }
 
-/// Describes the settings in a line.
 fn said(report: &VerifyReport) -> String {
     let settings = &report.settings;
     let mut text = format!("Data: {}; seed {}", report.found.content, report.found.seed);
@@ -74,11 +73,11 @@ fn said(report: &VerifyReport) -> String {
 fn sentence(judgement: &Judgement) -> String {
     let verdict = match judgement.verdict {
         Verdict::RestoresFully => {
-            "Restores fully: TRIM acts on everything that it is sent, and restores the clean speed."
+            "Restores fully: the drive carries out every TRIM, and its clean speed returns."
         }
-        Verdict::RestoresInPart => "Restores in part: TRIM does only a part of its work.",
+        Verdict::RestoresInPart => "Restores in part: TRIM does only part of its work.",
         Verdict::Ignored => "Ignored: TRIM changes nothing.",
-        // The worst fault comes first.
+        // Faults are sorted, the worst first.
         Verdict::Harmful => {
             return format!("Harmful: {}.", judgement.faults.first().map_or("TRIM does harm", |f| f.text()));
         }
@@ -88,7 +87,7 @@ fn sentence(judgement: &Judgement) -> String {
     verdict.to_owned()
 }
 
-/// Renders the whole text for a mounted file system.
+/// Renders the result for a mounted file system.
 pub fn render_directory(report: &DirectoryReport) -> String {
     let DirectoryReport { mount_point, file_system, device, .. } = report;
     let mut text = format!("{}\n", bold(&format!("{mount_point}, {file_system} on {device}")));
@@ -131,7 +130,6 @@ pub fn render_directory(report: &DirectoryReport) -> String {
     text + &format!("\ntrimwise {}; repeat with:\n  {}\n", report.trimwise, report.settings.command)
 }
 
-/// Formats a list item, folded.
 fn item(line: &str) -> String {
     folded(line, 2).replacen("  ", "- ", 1)
 }

@@ -12,7 +12,6 @@ use crate::requests::bench::{BenchRequest, OnDevice};
 use trimwise_cli::arguments::{OutputArguments, region, some_bytes, whole, whole_in, word};
 use trimwise_study::defaults;
 
-/// Arguments of `bench`.
 #[derive(Debug, Args)]
 #[command(after_long_help = bench_help())]
 pub struct BenchArguments {
@@ -72,7 +71,6 @@ pub struct BenchArguments {
 }
 
 impl BenchArguments {
-    /// Where results go.
     pub fn output(&self) -> OutputArguments {
         OutputArguments {
             jobs: None,
@@ -82,12 +80,11 @@ impl BenchArguments {
         }
     }
 
-    /// The tests that are asked for.
     pub fn request(&self) -> BenchRequest {
         BenchRequest { on: self.on_device(), tests: self.tests.clone() }
     }
 
-    /// What is asked for with `--map`.
+    /// Returns the request of `--map`.
     pub fn map_request(&self) -> MapRequest {
         MapRequest { on: self.on_device(), point_s: self.point }
     }
@@ -104,7 +101,7 @@ impl BenchArguments {
     }
 }
 
-/// Help below the options of `bench`: the tests, and examples.
+/// Help text below the options of `bench`: the tests, and examples.
 fn bench_help() -> String {
     let mut help = String::from("Tests:\n");
     for (test, meaning) in TESTS {

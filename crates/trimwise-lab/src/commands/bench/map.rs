@@ -1,4 +1,4 @@
-//! `trimwise bench TARGET --map`: latency over the rates of reads, writes and TRIMs.
+//! `trimwise bench TARGET --map`: latency at each rate of reads, writes and TRIMs.
 
 use crate::bench::map::{Map, MapLoad, MapPoint};
 use crate::plot::Axis;
@@ -20,7 +20,6 @@ use trimwise_cli::table::{bold, folded, laid_out};
 
 pub use crate::requests::bench::map::MapReport;
 
-/// Runs the command and returns what to print.
 pub fn run(arguments: &BenchArguments, caller: &dyn Caller) -> Result<String, Failure> {
     let destinations = Destinations::check(&arguments.output())?;
     let report = map::run(&arguments.map_request(), caller)?;
@@ -28,7 +27,7 @@ pub fn run(arguments: &BenchArguments, caller: &dyn Caller) -> Result<String, Fa
     output::concluded(text, report.failure())
 }
 
-/// A latency that a map shows: its name, of which load, and which quantile.
+/// A latency that a map shows: its name, its kind of load, and its quantile.
 type Shown = (&'static str, fn(&MapPoint) -> &MapLoad, fn(&LatencySummary) -> u64);
 
 const SHOWN: [Shown; 4] = [
@@ -42,7 +41,7 @@ fn per_s(load: &MapLoad) -> String {
     if load.offered_per_s == 0.0 { "0".to_owned() } else { significant(load.offered_per_s) }
 }
 
-/// `TRIMs at 1,200/s, 4.9 MB/s`.
+/// Formats the rate of TRIMs, as in `TRIMs at 1,200/s, 4.9 MB/s`.
 fn trims(load: &MapLoad) -> String {
     if load.offered_per_s == 0.0 {
         return "no TRIMs".to_owned();
@@ -50,7 +49,7 @@ fn trims(load: &MapLoad) -> String {
     format!("TRIMs at {}/s, {} MB/s", per_s(load), significant(load.offered_bytes_per_s / 1e6))
 }
 
-/// The points of each TRIM rate, row by row of a write rate.
+/// Groups the points by TRIM rate and, within that, by write rate.
 fn panels(map: &Map) -> Vec<Vec<&[MapPoint]>> {
     let same = |of: fn(&MapPoint) -> &MapLoad| {
         move |a: &MapPoint, b: &MapPoint| of(a).offered_per_s == of(b).offered_per_s
@@ -134,7 +133,7 @@ fn text(report: &MapReport) -> String {
     text + &format!("\ntrimwise {}; repeat with:\n  {}\n", report.trimwise, report.command)
 }
 
-/// How many points of each TRIM rate the drive keeps up with, and how many there are.
+/// Returns, for each TRIM rate, how many points the drive keeps up with, and how many there are.
 fn kept(map: &Map) -> Vec<(String, usize, usize)> {
     let of = |panel: Vec<&[MapPoint]>| {
         let points = panel.concat();
@@ -149,7 +148,7 @@ fn kept_in_words(map: &Map) -> String {
     format!("Points that the drive keeps up with: {}.", rates.collect::<Vec<_>>().join("; "))
 }
 
-/// The maps of several runs, each with a name; TRIM rate by TRIM rate.
+/// Makes the charts of several maps with their names, grouped by TRIM rate.
 fn charts(runs: &[(&str, &Map)]) -> Vec<Chart> {
     let panels: Vec<_> = runs.iter().map(|(_, map)| panels(map)).collect();
     let rates = panels.iter().map(Vec::len).max().unwrap_or(0);
@@ -169,7 +168,7 @@ fn charts(runs: &[(&str, &Map)]) -> Vec<Chart> {
     let chart = |shown: Shown| {
         Chart {
         title: shown.0.to_owned(),
-        caption: "Both rates are offered; a cell is empty where no such request was. Colours are logarithmic, the same in all \
+        caption: "Both rates are offered; a cell is empty where no such request was made. Colours are logarithmic, the same in all \
                   panels of a figure."
             .to_owned(),
         drawing: Drawing::Heat {
@@ -185,7 +184,6 @@ fn charts(runs: &[(&str, &Map)]) -> Vec<Chart> {
     SHOWN.into_iter().map(chart).collect()
 }
 
-/// Renders two maps side by side.
 pub fn pair(reports: [(&str, &MapReport); 2]) -> Result<String, Failure> {
     let [a, b] = reports.map(|(_, report)| kept(&report.map));
     let rows = (0..a.len().max(b.len())).map(|rate| {
@@ -237,7 +235,6 @@ struct Page<'a> {
     command: &'a str,
 }
 
-/// Renders the whole file.
 pub fn html(report: &MapReport) -> Result<String, Failure> {
     let page = Page {
         title: &report.device.name,

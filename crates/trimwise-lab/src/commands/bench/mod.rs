@@ -15,12 +15,11 @@ use trimwise_cli::output::{self, Destinations};
 
 pub use crate::requests::bench::BenchReport;
 
-/// Runs the command and returns what to print.
 pub fn run(arguments: &BenchArguments, caller: &dyn Caller) -> Result<String, Failure> {
     if arguments.map {
         return map::run(arguments, caller);
     }
-    // clap drops what an option requires if that conflicts with the tests.
+    // clap does not report a missing requirement if what is required conflicts with a given argument.
     if arguments.point.is_some() {
         let why = words!["needs ", key("map"), ", which takes the place of tests"];
         return Err(Mistake::on("point_s").that_is(why).fail());

@@ -40,7 +40,6 @@ impl Test<'_> {
     }
 }
 
-/// Renders the whole file.
 pub fn html(report: &BenchReport) -> Result<String, Failure> {
     let mut styles = Styles::default();
     let tests = report.results.tests.iter().map(|test| {
@@ -64,7 +63,7 @@ pub fn html(report: &BenchReport) -> Result<String, Failure> {
         notes: &report.results.notes,
         header: HEADER,
         rows: report.results.tests.iter().flat_map(rows).collect(),
-        // What a test found is in the table above if there is no more of it.
+        // A test whose findings are all in the table above gets no section of its own.
         tests: tests
             .filter(|test: &Result<Test, Failure>| test.as_ref().map_or(true, Test::has_more))
             .collect::<Result<_, _>>()?,
@@ -74,18 +73,14 @@ pub fn html(report: &BenchReport) -> Result<String, Failure> {
     rendered(include_str!("report.html"), &page)
 }
 
-/// Renders two runs side by side.
-///
-/// # Errors
-///
-/// If no test is in both.
+/// Renders two runs side by side. Fails if they have no test in common.
 pub fn pair(reports: [(&str, &BenchReport); 2]) -> Result<String, Failure> {
     let [(file_a, a), (file_b, b)] = reports;
     let mut styles = Styles::default();
     let mut sections = Vec::new();
     let (mut faster, mut slower, mut same) = (0, 0, 0);
     for (number, test) in a.results.tests.iter().enumerate() {
-        // The same test may run several times: its first run is that of the other's first, and so on.
+        // A test may run several times: its nth run is compared with the other's nth run.
         let nth = a.results.tests[..number].iter().filter(|earlier| earlier.test == test.test).count();
         let mut others = b.results.tests.iter().filter(|other| other.test == test.test);
         let Some(other) = others.nth(nth) else { continue };
@@ -150,5 +145,5 @@ pub fn pair(reports: [(&str, &BenchReport); 2]) -> Result<String, Failure> {
     Page::html(&verdict, [run(file_a, a), run(file_b, b)], settings, sections, Vec::new())
 }
 
-/// Rates that are closer are not called different.
+/// Rates that differ by less than this are called equal.
 const NEAR: f64 = 0.05;

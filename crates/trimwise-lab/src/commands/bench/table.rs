@@ -1,4 +1,4 @@
-//! Results of device tests, as text.
+//! The text of `bench`.
 
 use crate::bench::{Findings, Measured, Settled, Steady, TestResult};
 use trimwise::units::Bytes;
@@ -9,10 +9,9 @@ use trimwise_cli::figures::{NONE, nanoseconds, significant, thousands};
 use trimwise_cli::table::plot::{Block, is_tabled, of_plot, text as text_of};
 use trimwise_cli::table::{bold, folded, laid_out};
 
-/// The headings of the table of transfers.
+/// Headings of the table of transfers.
 pub const HEADER: [&str; 9] = ["test", "", "MB/s", "least-most", "IOPS", "p50", "p99.9", "written", "WA"];
 
-/// Renders the whole text.
 pub fn render(report: &BenchReport) -> String {
     let results = &report.results;
     let mut text = format!("{}\n", bold(&heading(report)));
@@ -40,14 +39,12 @@ pub fn render(report: &BenchReport) -> String {
     text + &format!("trimwise {}; repeat with:\n  {}\n", report.trimwise, report.settings.command)
 }
 
-/// Describes the device in a line.
 pub fn heading(report: &BenchReport) -> String {
     let device = &report.results.device;
     let kind = if device.is_model { "in the model" } else { "a real device or file" };
     format!("{}, {}, {kind}", device.name, Bytes(device.size_bytes))
 }
 
-/// Describes the settings in a line.
 pub fn said(report: &BenchReport) -> String {
     let settings = &report.settings;
     let mut text = format!("Data: {}; seed {}", settings.content, settings.seed);
@@ -60,13 +57,13 @@ pub fn said(report: &BenchReport) -> String {
     text + "."
 }
 
-/// Says in a few sentences how the device did; empty if no test finished.
+/// Sums up how the device did in a few sentences; empty if no test finished.
 pub fn verdict(report: &BenchReport) -> String {
     let mut sentences = Vec::new();
     let tests = || report.results.tests.iter();
     let rates =
         tests().flat_map(|test| &test.measured).filter_map(|m| Some((m.throughput_mb_per_s?, &m.what)));
-    // Rates of several tests say nothing in one sentence: they are in the table.
+    // The rates of several tests do not fit into a sentence; the table has them.
     if let [(rate, what)] = rates.collect::<Vec<_>>()[..] {
         sentences.push(format!("Throughput is {} MB/s ({what}).", significant(rate)));
     }
@@ -131,7 +128,7 @@ pub fn verdict(report: &BenchReport) -> String {
     sentences.join(" ")
 }
 
-/// Says what is missing and why, if anything is.
+/// Says what is missing and why; `None` if the tests are complete.
 pub fn partial(report: &BenchReport) -> Option<String> {
     let broken = report.results.broken.as_ref()?;
     let (done, all) = (report.results.tests.len(), report.settings.tests.len());
@@ -144,7 +141,7 @@ pub fn partial(report: &BenchReport) -> Option<String> {
     ))
 }
 
-/// Returns a row for each kind of transfers of a test; the first row carries what holds for the whole test.
+/// Returns a row for each kind of transfer in a test; the first row also has what applies to the whole test.
 pub fn rows(test: &TestResult) -> Vec<Vec<String>> {
     let amplification = test.device.as_ref().and_then(|d| d.write_amplification);
     let row = |i: usize, measured: Option<&Measured>| {
@@ -170,13 +167,13 @@ pub fn rows(test: &TestResult) -> Vec<Vec<String>> {
         ]
     };
     if test.measured.is_empty() {
-        // Findings are shown below the table; this column shows what was written.
+        // The findings are shown below the table; this row shows how much was written.
         return vec![row(0, None)];
     }
     test.measured.iter().enumerate().map(|(i, m)| row(i, Some(m))).collect()
 }
 
-/// Returns a test's results other than transfers, and its figures that are short enough, as tables.
+/// Returns a test's results other than transfers, and its plots that are short enough for the terminal, as tables.
 pub fn blocks(test: &TestResult) -> Vec<Block> {
     let mut blocks = match &test.findings {
         Findings::Settling(settled) => vec![settling(settled)],
@@ -213,7 +210,7 @@ fn settling(settled: &[Settled]) -> Block {
     }
 }
 
-/// Returns what a reader needs to know about a test's figures, and the result of a search.
+/// Returns notes on how to read a test's figures, and the result of a search for the steady state.
 pub fn notes(test: &TestResult) -> Vec<String> {
     let found = match &test.findings {
         Findings::Steady(steady) => Some(steady_state(steady)),

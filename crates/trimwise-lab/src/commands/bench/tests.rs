@@ -106,14 +106,14 @@ fn tests_run_on_a_model_and_give_the_same_bytes_again() {
     assert_eq!(first, text());
 }
 
-/// A report of invented results.
+/// Makes a report of invented results.
 pub fn report_of(line: &str) -> BenchReport {
     let arguments = arguments(line);
     let tests: Vec<Test> = arguments.tests.iter().map(|test| test.parse().unwrap()).collect();
     arguments.request().report(bench_results(&arguments.target, &tests)).unwrap()
 }
 
-/// Invents results of device tests: each kind with its extra figures. A torture breaks the device.
+/// Invents results of device tests, each kind with its own figures. The device fails during a torture test.
 pub fn bench_results(device: &str, tests: &[Test]) -> Results {
     let latency =
         LatencySummary { count: 9, p50_ns: 8_000, p99_ns: 90_000, p999_ns: 400_000, max_ns: 2_000_000 };

@@ -13,10 +13,10 @@ use trimwise_study::check::JOBS;
 use trimwise_study::defaults;
 use trimwise_study::verify::Plant;
 
-/// The option of the model. clap takes nothing for missing that it contradicts, so what needs `--target` contradicts it too.
+/// An option for the model. clap does not report a missing requirement of an option that conflicts with one that is
+/// given, so what needs `--target` also conflicts with this one.
 const MODEL: &str = "policies";
 
-/// Arguments of `crashtest`.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:\n  \
     trimwise crashtest\n      \
@@ -91,7 +91,7 @@ pub struct CrashtestArguments {
 }
 
 impl CrashtestArguments {
-    /// What is asked for in the model.
+    /// Returns the request for the model.
     pub fn request(&self) -> CrashtestRequest {
         CrashtestRequest {
             policies: self.policies.clone(),
@@ -102,12 +102,12 @@ impl CrashtestArguments {
         }
     }
 
-    /// What is asked for on a kernel; `None` without one.
+    /// Returns the request for a kernel; `None` without `--target`.
     pub fn kernel_request(&self) -> Option<KernelCrashtestRequest> {
         Some(KernelCrashtestRequest { on: self.on_kernel()?, cuts: self.cuts, cut: self.cut })
     }
 
-    /// What is asked for with `--soak`; `None` without it.
+    /// Returns the request for a soak; `None` without `--soak`.
     pub fn soak_request(&self) -> Option<SoakRequest> {
         let (on, soak) = self.on_kernel().zip(self.soak)?;
         Some(SoakRequest { on, duration: soak, remounts: self.remounts.clone() })

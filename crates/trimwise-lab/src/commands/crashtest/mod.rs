@@ -1,4 +1,4 @@
-//! `trimwise crashtest`: power cuts under policies, or on a real kernel, and what they break.
+//! `trimwise crashtest`: cuts the power under a policy or on a real kernel, and reports what that breaks.
 
 pub mod arguments;
 pub mod table;
@@ -12,7 +12,7 @@ use crate::commands::crashtest::arguments::CrashtestArguments;
 use trimwise_cli::output::{self, Destinations};
 use trimwise_study::guest_limits::GuestLimits;
 
-/// Runs the command and returns what to print; a violation is a failed run (exit code 1).
+/// Runs the command; a violation is a failure of the run (exit code 1).
 pub fn run(arguments: &CrashtestArguments, caller: &dyn Caller) -> Result<String, Failure> {
     if arguments.target.is_none() && arguments.limits.are_given() {
         return Err(GuestLimits::only_for_guests(words!["them with ", key("target")]));

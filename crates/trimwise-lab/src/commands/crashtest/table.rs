@@ -1,4 +1,4 @@
-//! Results of power cuts, policy by policy.
+//! The texts of `crashtest`.
 
 use crate::requests::crashtest::on_kernel::KernelCrashTests;
 use crate::requests::crashtest::soak::SoakTests;
@@ -7,7 +7,7 @@ use crate::requests::crashtest::{CrashTests, PolicyReport};
 use trimwise_cli::figures::{NONE, counted, grouped};
 use trimwise_cli::table::{bold, folded, laid_out};
 
-/// Renders the whole text.
+/// Renders the results in the model, a row for each policy.
 pub fn render(tests: &CrashTests) -> String {
     const HEADER: [&str; 7] =
         ["policy", "cuts", "violations", "first at cut", "files checked", "not durable", "TRIMs"];
@@ -56,13 +56,12 @@ fn verdict(cuts: u64, violations: u64, what: &str) -> String {
     format!("{}\n", bold(&verdict))
 }
 
-/// What to say if no run was complete: a table of zeros would look like a result.
+/// Text for when no run was completed: a table of zeros would look like a result.
 fn nothing_ran(interrupted: bool) -> String {
     let why = if interrupted { "Interrupted before the first run was complete" } else { "No run was made" };
     format!("{why}: nothing was tested.\n")
 }
 
-/// Renders the results of a real kernel.
 pub fn of_kernel(tests: &KernelCrashTests) -> String {
     const HEADER: [&str; 6] = ["target", "cuts", "violations", "files checked", "not durable", "TRIMs"];
     let report = &tests.report;
@@ -103,7 +102,6 @@ pub fn of_kernel(tests: &KernelCrashTests) -> String {
     text + &format!("\ntrimwise {}, seed {}; repeat with:\n  {}\n", tests.trimwise, tests.seed, tests.command)
 }
 
-/// Renders the results of a soak.
 pub fn of_soak(tests: &SoakTests) -> String {
     const HEADER: [&str; 8] =
         ["target", "runs", "operations", "failed", "no space", "requests", "discards", "violations"];
@@ -143,7 +141,7 @@ pub fn of_soak(tests: &SoakTests) -> String {
         text += &folded(&format!("{done} took effect; the kernel refused {refused}{which}."), 0);
     }
     text += &folded(
-        "Failed: operations that the kernel refused, most because the file was not there; no space: those among them \
+        "Failed: operations that the kernel refused, mostly because the file did not exist; no space: those among them \
          that found the drive full.",
         0,
     );

@@ -11,7 +11,6 @@ use crate::requests::device::{DriveRequest, THREADS};
 use trimwise_cli::arguments::{JsonArguments, some_bytes, whole, whole_in, word};
 use trimwise_study::defaults;
 
-/// Arguments of `device`.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:\n  \
     trimwise device attach --profile sata-generic --size 8GiB\n      \
@@ -33,7 +32,6 @@ pub struct DeviceArguments {
     pub state_dir: Option<PathBuf>,
 }
 
-/// Things to do with emulated devices.
 #[derive(Debug, Subcommand)]
 pub enum DeviceCommand {
     /// Make a block device of this host (/dev/loopN) that behaves like a modelled drive, in real time
@@ -46,7 +44,6 @@ pub enum DeviceCommand {
     List(ListArguments),
 }
 
-/// Which drive to emulate.
 #[derive(Debug, Args)]
 pub struct DriveArguments {
     /// SSD profile: built-in name (see `trimwise devices`) or TOML file; @VERSION after it chooses one of its firmwares
@@ -82,7 +79,6 @@ pub struct DriveArguments {
 }
 
 impl DriveArguments {
-    /// The drive that is asked for.
     pub fn request(&self) -> DriveRequest {
         DriveRequest {
             profile: self.profile.clone(),
@@ -95,10 +91,8 @@ impl DriveArguments {
     }
 }
 
-/// Arguments of `device attach`.
 #[derive(Debug, Args)]
 pub struct AttachArguments {
-    /// Which drive
     #[command(flatten)]
     pub drive: DriveArguments,
 
@@ -111,10 +105,8 @@ pub struct AttachArguments {
     pub threads: Option<u16>,
 }
 
-/// Arguments of `device serve`.
 #[derive(Debug, Args)]
 pub struct ServeArguments {
-    /// Which drive
     #[command(flatten)]
     pub drive: DriveArguments,
 
@@ -128,7 +120,6 @@ pub struct ServeArguments {
     pub background: bool,
 }
 
-/// Arguments of `device detach`.
 #[derive(Debug, Args)]
 pub struct DetachArguments {
     /// Name or node; one or more
@@ -143,7 +134,6 @@ pub struct DetachArguments {
     pub json: JsonArguments,
 }
 
-/// Arguments of `device list`.
 #[derive(Debug, Args)]
 pub struct ListArguments {
     #[command(flatten)]

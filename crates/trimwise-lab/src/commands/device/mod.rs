@@ -1,7 +1,7 @@
 //! `trimwise device`: modelled drives as block devices, in real time.
 //!
-//! Each device is served by its own process. `attach` starts it in the background by running this program again with
-//! the same arguments, and waits until it says that the device is ready.
+//! Each device is served by its own process. To serve in the background, `attach` runs this program again with the same
+//! arguments and waits until it says that the device is ready.
 
 pub mod arguments;
 pub mod table;
@@ -23,10 +23,9 @@ use crate::commands::device::arguments::{
 use trimwise_cli::interrupt;
 use trimwise_cli::output::{self, Destinations};
 
-/// How long a server may take until its device is ready.
+/// How long to wait for a server's device to be ready.
 const START_MAX: Duration = Duration::from_secs(60);
 
-/// Runs the command and returns what to print.
 pub fn run(arguments: &DeviceArguments) -> Result<String, Failure> {
     let registry = device::registry(arguments.state_dir.as_deref())?;
     match &arguments.command {
@@ -46,7 +45,7 @@ pub fn run(arguments: &DeviceArguments) -> Result<String, Failure> {
     }
 }
 
-/// What a script reads: the node, or the addresses.
+/// Returns what scripts read: the node, or the addresses.
 fn first_line(record: &Record) -> String {
     match &record.front {
         Front::Loop { device } => device.as_ref().map_or(String::new(), |d| format!("{}\n", d.display())),
@@ -54,7 +53,7 @@ fn first_line(record: &Record) -> String {
     }
 }
 
-/// The flag that Ctrl-C and SIGTERM raise, higher each time.
+/// Returns a counter that Ctrl-C and SIGTERM increase.
 fn stops() -> Result<Stops, Failure> {
     let stops = Stops::default();
     let raised = Arc::clone(&stops);
@@ -64,10 +63,10 @@ fn stops() -> Result<Stops, Failure> {
     Ok(stops)
 }
 
-/// Says that the device is ready. In the background that is the last output.
+/// Says that the device is ready. In the background, this is the last output.
 fn announce(record: &Record, announced: bool) {
     if !announced {
-        // A reader that has gone away does not end the device.
+        // The device stays even if the reader is gone.
         drop(output::print_always(first_line(record)));
         return;
     }
@@ -92,14 +91,14 @@ fn serve_here(registry: &Registry, arguments: &ServeArguments) -> Result<String,
     device::serve(registry, &arguments.drive.request(), &arguments.nbd, &stops, ready).map(ended(announced))
 }
 
-/// What to print of a device that ended.
+/// Returns a function that formats a device that has ended; in the background it prints nothing.
 fn ended(announced: bool) -> impl Fn(Shown) -> String {
     move |shown| if announced { String::new() } else { table::render(&[shown]) }
 }
 
-/// Runs this command in the background and prints what it serves.
+/// Runs this command in the background and prints what its server announces.
 fn in_background(drive: &DriveArguments) -> Result<String, Failure> {
-    // This process reports errors in the arguments.
+    // Check the arguments here, where errors can be reported.
     device::check(&drive.request())?;
     output::print_always(first_line(&served_in_background()?)).map(|()| String::new())
 }
@@ -119,7 +118,7 @@ fn served_in_background() -> Result<Record, Failure> {
         std::thread::spawn(move || {
             let mut line = String::new();
             let read = BufReader::new(stdout).read_line(&mut line);
-            // If the parent no longer waits, it has ended the server.
+            // If the parent has stopped waiting, it has already killed the server.
             drop(sender.send(read.map(|_| line)));
         });
     }
@@ -150,7 +149,7 @@ fn detach_devices(registry: &Registry, arguments: &DetachArguments) -> Result<St
     let (devices, failures) = device::detach(registry, given)?;
     let text = show(&destinations, &devices)?;
     let Some(first) = failures.first().cloned() else { return Ok(text) };
-    // Report what was done even if it is not all.
+    // Some devices may have been detached even if others failed; report them first.
     output::print(if devices.devices.is_empty() { "" } else { &text })?;
     for failure in &failures[1..] {
         eprintln!("error: {failure}");

@@ -9,7 +9,7 @@ use trimwise_cli::table::laid_out;
 const HEADER: [&str; 9] =
     ["device", "profile", "size", "state", "reads", "writes", "flushes", "discards", "discarded"];
 
-/// Renders a row for each device, and remarks on some.
+/// Renders a row for each device, with remarks below.
 pub fn render(devices: &[Shown]) -> String {
     if devices.is_empty() {
         return "no emulated device\n".to_owned();

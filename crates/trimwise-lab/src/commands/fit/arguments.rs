@@ -9,7 +9,6 @@ use crate::requests::fit::{FitRequest, SECONDS};
 use trimwise_cli::arguments::{JsonArguments, some_bytes, whole, whole_in, word};
 use trimwise_study::defaults;
 
-/// Arguments of `fit`.
 #[derive(Debug, Args)]
 #[command(
     mut_arg("force", |arg| arg.help("Replace the files of --out and --json if they exist")),
@@ -28,12 +27,13 @@ use trimwise_study::defaults;
     treats a built-in profile as a drive: does the fit recover its values?"
 )]
 pub struct FitArguments {
-    /// A directory or file that exists (written in a new file, or in one that is empty or confirmed), a block device, or
-    /// model:NAME; file:PATH (also a new file) and dev:PATH as with `bench`
+    /// What to measure: an existing directory (in a new file there), an existing file (empty, or confirmed with
+    /// --destroy) or block device, or model:NAME; file:PATH (also a new file) and dev:PATH as with `bench`
     #[arg(value_name = "DEV|FILE", value_parser = word)]
     pub target: String,
 
-    /// The profile (built-in name or TOML file) of what cannot be measured [default: by the drive's model or class]
+    /// Profile (built-in name or TOML file) that supplies what cannot be measured [default: by the drive's model or
+    /// class]
     #[arg(long, value_name = "PROFILE", value_parser = word)]
     pub from: Option<String>,
 
@@ -69,7 +69,6 @@ pub struct FitArguments {
 }
 
 impl FitArguments {
-    /// What is asked for.
     pub fn request(&self) -> FitRequest {
         FitRequest {
             target: self.target.clone(),

@@ -1,4 +1,4 @@
-//! `trimwise fit`: a profile from a short bench.
+//! `trimwise fit`: writes a profile of a drive from a short bench.
 
 pub mod arguments;
 pub mod table;
@@ -10,7 +10,6 @@ use trimwise_study::caller::Caller;
 use crate::commands::fit::arguments::FitArguments;
 use trimwise_cli::output::Destinations;
 
-/// Runs the command and returns what to print.
 pub fn run(arguments: &FitArguments, caller: &dyn Caller) -> Result<String, Failure> {
     let destinations = Destinations::check_json(&arguments.json)?;
     if let Some(out) = &arguments.out {

@@ -8,7 +8,6 @@ use trimwise_cli::figures::{NONE, grouped, significant};
 use trimwise_cli::table::{bold, folded, laid_out};
 use trimwise_study::command_text::CommandText;
 
-/// Renders the whole text.
 pub fn render(report: &FitReport) -> String {
     let measured = &report.measured;
     let heading = format!(

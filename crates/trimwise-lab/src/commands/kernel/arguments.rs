@@ -11,7 +11,6 @@ use crate::requests::kernel::run::{AGED_PERCENT, KernelRunRequest};
 use trimwise_cli::arguments::{GuestLimits, JsonArguments, whole, whole_in, word};
 use trimwise_study::defaults;
 
-/// Arguments of `kernel`.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:\n  \
     trimwise kernel build\n      \
@@ -22,12 +21,10 @@ use trimwise_study::defaults;
     ~/.cache/trimwise/kernels. Those of the package trimwise-kernels come first.\n\
     What they are, and what a build needs: docs/guide.md")]
 pub struct KernelArguments {
-    /// What to do
     #[command(subcommand)]
     pub command: KernelCommand,
 }
 
-/// Things to do with kernels.
 #[derive(Debug, Subcommand)]
 pub enum KernelCommand {
     /// Build the kernels that are missing; needs no privileges and installs nothing
@@ -43,7 +40,6 @@ pub enum KernelCommand {
     Remove(KernelRemoveArguments),
 }
 
-/// Arguments of `kernel build`.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:\n  \
     trimwise kernel build --version 6.1\n  \
@@ -89,7 +85,6 @@ pub struct KernelBuildArguments {
 }
 
 impl KernelBuildArguments {
-    /// What is asked for.
     pub fn request(&self) -> KernelBuildRequest {
         KernelBuildRequest {
             versions: self.versions.clone(),
@@ -102,7 +97,6 @@ impl KernelBuildArguments {
     }
 }
 
-/// Arguments of `kernel list`.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:\n  \
     trimwise kernel list\n  \
@@ -112,7 +106,6 @@ pub struct KernelListArguments {
     pub json: JsonArguments,
 }
 
-/// Arguments of `kernel run`.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:\n  \
     trimwise kernel run 6.1:ext4 -- postmark <mail.pmrc\n  \
@@ -185,7 +178,7 @@ pub struct KernelRunArguments {
     #[arg(long, value_name = "FILE.csv|FILE.json|FILE.trace|FILE.blktrace")]
     pub trace: Option<PathBuf>,
 
-    /// The same for the second drive
+    /// Like --trace, for the second drive
     #[arg(long, value_name = "FILE.csv|FILE.json|FILE.trace|FILE.blktrace", requires = "disk")]
     pub disk_trace: Option<PathBuf>,
 
@@ -200,7 +193,6 @@ pub struct KernelRunArguments {
 }
 
 impl KernelRunArguments {
-    /// What is asked for.
     pub fn request(&self) -> KernelRunRequest {
         KernelRunRequest {
             target: self.target.clone(),
@@ -219,7 +211,6 @@ impl KernelRunArguments {
     }
 }
 
-/// Arguments of `kernel remove`.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:\n  \
     trimwise kernel remove 6.12\n  \

@@ -15,7 +15,6 @@ use crate::commands::kernel::arguments::{KernelCommand, KernelRemoveArguments};
 use trimwise_cli::arguments::JsonArguments;
 use trimwise_cli::output::Destinations;
 
-/// Runs the command and returns what to print.
 pub fn run(command: &KernelCommand, caller: &dyn Caller) -> Result<String, Failure> {
     match command {
         KernelCommand::Run(arguments) => run::run(arguments, caller),

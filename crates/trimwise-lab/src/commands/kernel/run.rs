@@ -1,4 +1,4 @@
-//! `trimwise kernel run`: a program on this computer on a real kernel, in virtual time.
+//! `trimwise kernel run`: runs a program of this computer on a real kernel, in virtual time.
 
 use std::io::{IsTerminal, Read, Write as _};
 use std::path::{Path, PathBuf};
@@ -19,13 +19,13 @@ use trimwise_cli::arguments::JsonArguments;
 use trimwise_cli::interrupt;
 use trimwise_cli::output::{self, Destinations};
 
-/// Most bytes of standard input for a program: they are held in memory.
+/// Most bytes of standard input that a program can get, since they are held in memory.
 const INPUT_BYTES_MAX: u64 = 64 << 20;
 
-/// Time that an interrupted command leaves its reader to take the rest of the output.
+/// How long an interrupted command waits for its reader to take the rest of the output.
 const READER_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Runs the command; prints the program's output as it comes, and returns what is left to print.
+/// Runs the command. The program's output is printed as it comes; what remains to be printed is returned.
 pub fn run(arguments: &KernelRunArguments, caller: &dyn Caller) -> Result<String, Failure> {
     let destinations =
         Destinations::check_json(&JsonArguments { json: arguments.json.clone(), force: arguments.force })?;
@@ -52,7 +52,7 @@ pub fn run(arguments: &KernelRunArguments, caller: &dyn Caller) -> Result<String
     let printer = Printer::start()?;
     let mut print = |stream, piece: &[u8]| printer.print(stream, piece);
     let mut log = Vec::new();
-    // Standard output is for the JSON, which has the output.
+    // Standard output is reserved for the JSON, which includes the program's output.
     let says: Option<&mut Says<'_>> = if destinations.json_to_stdout() { None } else { Some(&mut print) };
     let ran = plan.run(input, caller, Watch { says, log: &mut log });
     let logged = match &arguments.kernel_log {
@@ -66,26 +66,26 @@ pub fn run(arguments: &KernelRunArguments, caller: &dyn Caller) -> Result<String
         Ok(ran) => ran,
         Err(failure) => return output::both(logged, Err(failure)).map(|()| String::new()),
     };
-    // One destination that fails costs no other one its result.
+    // If one destination fails, the others still get their results.
     let traced = [(trace_to, &ran.trace), (disk_trace_to, &ran.disk_trace)].into_iter().map(|(to, trace)| {
         to.zip(trace.as_ref()).map_or(Ok(()), |(to, trace)| to.write(&destinations, trace))
     });
     let traced = traced.fold(Ok(()), output::both);
     let report = &ran.report;
-    // First the files: nobody may be reading what is printed.
+    // Write the files first: the reader of the output may be gone.
     let delivered = destinations.deliver(report, || match report.phases.is_empty() {
         true => String::new(),
         false => table::run(report, ran.wall_s),
     });
     let printed = printer.finish(ran.failure == Some(Failure::Interrupted));
-    // Where the output could not be printed, the table cannot either.
+    // If the output could not be printed, the table cannot be either.
     let delivered = delivered.and_then(|text| if printed.is_ok() { output::print(&text) } else { Ok(()) });
     output::both(logged, output::both(traced, output::both(printed, delivered)))?;
     ran.failure.map_or(Ok(String::new()), Err)
 }
 
-/// Prints a program's output as it comes, on a thread of its own: a reader that is slow, or stopped, keeps neither the
-/// guest waiting nor its limits from being checked.
+/// Prints a program's output as it comes, on a separate thread, so that a slow or stopped reader delays neither the
+/// guest nor the check of its limits.
 struct Printer {
     pieces: mpsc::Sender<(Stream, Vec<u8>)>,
     printed: mpsc::Receiver<Result<(), Failure>>,
@@ -101,7 +101,7 @@ impl Printer {
                 match stream {
                     Stream::Output if printed.is_ok() => printed = output::print_always(piece),
                     Stream::Output => {}
-                    // A closed standard error is no failure.
+                    // A closed standard error is not a failure.
                     Stream::Errors => drop(std::io::stderr().write_all(&piece)),
                 }
             }
@@ -113,7 +113,7 @@ impl Printer {
     }
 
     fn print(&self, stream: Stream, piece: &[u8]) {
-        // The thread ends after this value.
+        // The thread outlives this printer's sender.
         let _ = self.pieces.send((stream, piece.to_owned()));
     }
 
@@ -128,7 +128,7 @@ impl Printer {
     }
 }
 
-/// Where the trace goes, and how it is written.
+/// The file of a trace, and its format.
 struct TraceFile {
     key: &'static str,
     path: PathBuf,
@@ -139,14 +139,13 @@ struct TraceFile {
 enum Form {
     Csv,
     Json,
-    /// blktrace's binary records.
     Blktrace,
-    /// trimwise's own.
+    /// trimwise's own format.
     Own,
 }
 
 impl TraceFile {
-    /// Checks the file of an option.
+    /// Checks an option's file, whose ending chooses the format.
     fn check(key: &'static str, path: &Path, destinations: &Destinations) -> Result<Self, Failure> {
         let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
         let form = match () {
@@ -177,7 +176,7 @@ impl TraceFile {
     }
 }
 
-/// Reads the program's input: standard input, unless that is a terminal.
+/// Reads the program's standard input, unless it is a terminal.
 fn input() -> Result<Said, Failure> {
     let stdin = std::io::stdin();
     if stdin.is_terminal() {

@@ -12,7 +12,7 @@ use trimwise_cli::table::{folded, laid_out};
 
 const HEADER: [&str; 6] = ["kernel", "state", "uname -r", "source", "size", "built (UTC)"];
 
-/// Renders the whole text.
+/// Renders the list of kernels.
 pub fn render(report: &KernelsReport) -> String {
     let rows: Vec<Vec<String>> = report.kernels.iter().map(row).collect();
     let mut text = laid_out(&HEADER, &rows);
@@ -58,7 +58,7 @@ pub fn render(report: &KernelsReport) -> String {
     text
 }
 
-/// Renders the kernel's requests to the drive while a program ran.
+/// Renders the result of a run: the kernel's requests to the drive.
 pub fn run(report: &RunReport, wall_s: f64) -> String {
     let counted = |count: u64, bytes: u64| {
         if count == 0 { NONE.to_owned() } else { format!("{} of {}", grouped(count), Bytes(bytes)) }
@@ -91,7 +91,7 @@ pub fn run(report: &RunReport, wall_s: f64) -> String {
     }
     text.push('\n');
     if let Some(image) = &report.image {
-        // The beginning identifies it; JSON has the whole.
+        // The first digits identify the image; the JSON has them all.
         let hash: String = image.sha256.chars().take(16).collect();
         text += &folded(&format!("Image: {}, {}, SHA-256 {hash}...", image.path, Bytes(image.size_bytes)), 0);
     }
@@ -106,7 +106,7 @@ pub fn run(report: &RunReport, wall_s: f64) -> String {
     format!("{text}{} of this computer's time.\n", figures::time(wall_s))
 }
 
-/// Write amplification, which is of nothing if nothing was written.
+/// Formats the write amplification, which is undefined if nothing was written.
 fn amplification(figures: &DeviceFigures) -> String {
     match figures.host_units_written {
         0 => NONE.to_owned(),
@@ -125,7 +125,7 @@ fn row(kernel: &Kernel) -> Vec<String> {
     vec![
         kernel.version.clone(),
         state.to_owned(),
-        // The name has what was added; JSON has the hash of a given source.
+        // The kernel's name already says what was added; the JSON has the hash of a source that was given.
         or_none(kernel.release.as_deref().map(|release| up_to(release, "+"))),
         or_none(kernel.source.as_deref().map(origin)),
         or_none(kernel.size_bytes.map(|bytes| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20)))),
@@ -133,7 +133,7 @@ fn row(kernel: &Kernel) -> Vec<String> {
     ]
 }
 
-/// Shortens the source to what the columns have room for: a package to its version, a tree to its path.
+/// Shortens a source to fit its column: a package to its version, a tree to its path.
 fn origin(source: &str) -> String {
     match source.strip_prefix("linux-source-").and_then(|package| package.split_once(' ')) {
         Some((_, version)) => format!("Debian's {version}"),

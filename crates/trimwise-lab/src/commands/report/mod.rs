@@ -1,4 +1,4 @@
-//! Reports of documents that commands of the laboratory wrote, for `trimwise report`.
+//! Reports of documents from the laboratory's commands, for `trimwise report`.
 
 #[cfg(test)]
 mod tests;
@@ -15,12 +15,11 @@ use super::{reproduce, tournament};
 use crate::experiment::result::ExperimentResult;
 use crate::requests::tournament::Tournament;
 
-/// Runs the command and returns what to print.
 pub fn run(arguments: &ReportArguments) -> Result<String, Failure> {
     run_with(arguments, &read)
 }
 
-/// Reads a document; `file` is for messages.
+/// Parses a document; `file` is for messages.
 fn read(kind: Kind, text: &str, file: &str) -> Result<Box<dyn OfLaboratory>, Failure> {
     Ok(match kind {
         Kind::Reproduce if text.trim_start().starts_with('[') => {

@@ -33,7 +33,7 @@ fn html_of(documents: Vec<Document>) -> Result<String, Failure> {
 fn documents_of_different_commands_have_no_common_report() {
     let failure =
         html_of(vec![parsed(&report_of("drive fill")), parsed(&experiment())]).unwrap_err().to_string();
-    assert!(failure.contains("runs/a.json is of `bench`, runs/b.json of `reproduce`"), "{failure}");
+    assert!(failure.contains("runs/a.json is from `bench`, runs/b.json from `reproduce`"), "{failure}");
 }
 
 #[test]

@@ -8,7 +8,6 @@ use trimwise_cli::arguments::GuestLimits;
 use trimwise_cli::arguments::{OutputArguments, whole_in, word};
 use trimwise_study::check::REPS;
 
-/// Arguments of `reproduce`.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:\n  \
     trimwise reproduce --list\n  \
@@ -61,7 +60,6 @@ pub struct ReproduceArguments {
     #[command(flatten)]
     pub limits: GuestLimits,
 
-    /// Where results go and how they are made
     #[command(flatten)]
     pub output: OutputArguments,
 }

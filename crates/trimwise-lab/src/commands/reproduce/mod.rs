@@ -17,7 +17,6 @@ use crate::commands::reproduce::arguments::ReproduceArguments;
 use trimwise_cli::output::{self, Destinations};
 use trimwise_cli::table::described;
 
-/// Runs the command and returns what to print.
 pub fn run(arguments: &ReproduceArguments, caller: &dyn Caller) -> Result<String, Failure> {
     run_of(&ALL, arguments, caller)
 }
@@ -35,7 +34,7 @@ fn run_of(
         }
         let list = described(&all.iter().map(|e| (e.name, e.question)).collect::<Vec<_>>(), 0);
         let code: Vec<String> = made::code().iter().map(|(part, hash)| format!("{part} {hash}")).collect();
-        return Ok(format!("{list}\nCode of this version, as below tables: {}\n", code.join(", ")));
+        return Ok(format!("{list}\nCode of this version, as shown below tables: {}\n", code.join(", ")));
     }
     let request = arguments.request();
     let Reproduced { made, ended_by } = reproduce::run_of(all, &request, caller)?;
@@ -51,12 +50,11 @@ fn run_of(
         [one] if !arguments.all => destinations.deliver_with_report(one, html, text)?,
         all => destinations.deliver_list(all, html, text)?,
     };
-    // Report what is finished even if something failed.
+    // Report finished experiments even if a later one failed.
     output::concluded(text, ended_by)
 }
 
 impl ReproduceArguments {
-    /// Returns what these arguments ask for.
     fn request(&self) -> ReproduceRequest {
         ReproduceRequest {
             name: self.name.clone(),
@@ -71,7 +69,7 @@ impl ReproduceArguments {
     }
 }
 
-/// Returns the command that repeats the results of a document.
+/// Returns the command that repeats the experiments of a document.
 pub fn repeat(results: &[ExperimentResult]) -> String {
     let mut command = CommandText::new("reproduce");
     match results {

@@ -35,7 +35,7 @@ struct Experiment<'a> {
     figures: Vec<Figure>,
     host: String,
     blocks: Vec<Block>,
-    /// Why tables are missing.
+    /// Explains why tables are missing; empty if they are not.
     missing: &'static str,
     errors: String,
 }
@@ -57,7 +57,6 @@ struct ClaimLine<'a> {
 const MISSING: &str = "An earlier version of trimwise wrote this document: it has the rows of this experiment, but not \
                        their tables.";
 
-/// Renders the whole file.
 pub fn html(results: &[ExperimentResult], command: &str) -> Result<String, Failure> {
     let mut styles = Styles::default();
     let experiments =
@@ -108,7 +107,7 @@ fn experiment<'a>(result: &'a ExperimentResult, styles: &mut Styles) -> Result<E
     })
 }
 
-/// Whether a claim is met, in words.
+/// Says whether a claim is met.
 fn met(claim: &Claim) -> &'static str {
     match claim.met {
         true if claim.is_met_by_tolerance() => "met, by tolerance",
@@ -117,11 +116,7 @@ fn met(claim: &Claim) -> &'static str {
     }
 }
 
-/// Renders two documents side by side.
-///
-/// # Errors
-///
-/// If no experiment is in both.
+/// Renders two documents side by side. Fails if they have no experiment in common.
 pub fn pair(documents: [(&str, &[ExperimentResult]); 2]) -> Result<String, Failure> {
     let [(file_a, a), (file_b, b)] = documents;
     let mut styles = Styles::default();
@@ -202,7 +197,7 @@ pub fn pair(documents: [(&str, &[ExperimentResult]); 2]) -> Result<String, Failu
     Page::html(&verdict, [run(file_a, a), run(file_b, b)], settings, sections, Vec::new())
 }
 
-/// What an experiment ran on.
+/// Says what an experiment ran on.
 fn host(result: &ExperimentResult) -> String {
     let boots = || ALL.iter().any(|known| known.name == result.experiment && known.boots());
     match &result.kernel {

@@ -1,4 +1,4 @@
-//! A published experiment next to ours, in its source's layout.
+//! The text of `reproduce`: a published experiment next to ours, in its source's layout.
 
 use crate::experiment::result::{Claim, ExperimentResult, Figure};
 
@@ -6,7 +6,6 @@ use trimwise_cli::figures::{change, significant};
 use trimwise_cli::table::plot::{Block, is_tabled, of_plot, text as text_of};
 use trimwise_cli::table::{bold, folded};
 
-/// Renders the whole text.
 pub fn render(result: &ExperimentResult, command: &str) -> String {
     let mut text = format!("{}\n{}\n", bold(&result.experiment), folded(&result.question, 0));
     for block in blocks(result) {
@@ -42,17 +41,17 @@ pub fn render(result: &ExperimentResult, command: &str) -> String {
     )
 }
 
-/// Says what made a result, as pages say it below their tables; nothing for documents of earlier versions.
+/// Returns the line that names the code behind a result; empty for documents of earlier versions.
 pub fn made_by(result: &ExperimentResult) -> String {
     if result.made_by.fingerprint.is_empty() { String::new() } else { result.made_by.line() }
 }
 
-/// The number of repetitions, in words.
+/// Formats the number of repetitions.
 pub fn repetitions(reps: u32) -> String {
     format!("{reps} repetition{}", if reps == 1 { "" } else { "s" })
 }
 
-/// Returns the tables of an experiment: those of its source, or one for each figure.
+/// Returns the tables of an experiment: those of its source, or one for each plot.
 pub fn blocks(result: &ExperimentResult) -> Vec<Block> {
     let (of_rows, _) = result.rows.tables();
     match [&result.tables, of_rows].into_iter().find(|tables| !tables.is_empty()) {
@@ -76,14 +75,14 @@ fn claim_text(claim: &Claim) -> String {
     format!("  {sign}  {}\n{}{}", head.trim(), folded(&figures, 11), why.collect::<String>())
 }
 
-/// Formats what was measured for a claim, and how far it is from the published figure.
+/// Formats what was measured for a claim, with its distance from the published figure.
 pub fn here(claim: &Claim) -> String {
     let off: Vec<String> = claim.deviations().iter().map(|off| change(*off)).collect();
     let off = if off.is_empty() { String::new() } else { format!(" ({})", off.join(" and ")) };
     words(&claim.measured) + &off
 }
 
-/// The figures with which a claim is met; `None` if it is not about one figure.
+/// Formats the figures with which a claim is met; `None` if it is not about a single figure.
 pub fn limits(claim: &Claim) -> Option<String> {
     match claim.limits? {
         [Some(low), Some(high)] => Some(format!("{} to {}", significant(low), significant(high))),
@@ -93,7 +92,7 @@ pub fn limits(claim: &Claim) -> Option<String> {
     }
 }
 
-/// Formats a claim's figure in words.
+/// Formats a claim's figure.
 pub fn words(figure: &Figure) -> String {
     match figure {
         Figure::Number(f) => significant(*f),

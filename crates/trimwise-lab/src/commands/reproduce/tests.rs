@@ -10,7 +10,7 @@ use trimwise_study::caller::Silent;
 use super::*;
 use crate::commands::{Command, CommandLine};
 
-/// An experiment in the model, and one that boots, neither of which runs anything.
+/// An experiment in the model, and one that boots a kernel. Neither runs anything.
 static INVENTED: [&Experiment; 2] = [
     &Experiment { name: "postmark-vendors", host: Host::ModelOrKernel("6.1:ext4", |_, _| Ok(())), ..PLAIN },
     &Experiment { name: "booting", host: Host::AnyKernel(|_, _| Ok(())), ..PLAIN },
@@ -102,12 +102,12 @@ fn regression_every_experiment_is_in_the_lists_of_them() {
     }
 }
 
-/// Rows as a document has them.
+/// Returns rows as a document stores them.
 pub fn rows(data: &[impl Serialize]) -> Rows {
     serde_json::from_value(serde_json::json!(data)).unwrap()
 }
 
-/// Two rows and two claims of an experiment.
+/// Invents an experiment with two rows and two claims.
 pub fn experiment() -> ExperimentResult {
     let row = |metric: &str, buffering: bool, n: f64, d: f64, pn: f64, pd: f64, fitted: bool| {
         serde_json::json!({
@@ -177,7 +177,7 @@ pub fn experiment() -> ExperimentResult {
     }
 }
 
-/// An experiment with a figure of each kind.
+/// Invents an experiment with a plot of each kind.
 pub fn plotted() -> ExperimentResult {
     let series = |name: &str, points: Vec<Point>| Series { name: name.into(), points };
     let line = |name: &str, slope: f64| {

@@ -7,7 +7,6 @@ use trimwise_cli::arguments::{JsonArguments, whole, whole_in};
 use trimwise_study::check::JOBS;
 use trimwise_study::defaults;
 
-/// Arguments of `selftest`.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:\n  \
     trimwise selftest\n  \
@@ -39,7 +38,6 @@ pub struct SelftestArguments {
 }
 
 impl SelftestArguments {
-    /// What is asked for.
     pub fn request(&self) -> SelftestRequest {
         SelftestRequest { ops: self.ops, seed: self.seed, part: self.part, jobs: self.jobs }
     }

@@ -1,4 +1,4 @@
-//! `trimwise selftest`: the device models against a flat array, in parallel, for any number of operations.
+//! `trimwise selftest`: checks the device models against a flat array, in parallel, for any number of operations.
 
 pub mod arguments;
 pub mod table;
@@ -10,7 +10,7 @@ use trimwise_study::caller::Caller;
 use crate::commands::selftest::arguments::SelftestArguments;
 use trimwise_cli::output::{self, Destinations};
 
-/// Runs the command and returns what to print; a violation is a failed run (exit code 1).
+/// Runs the command; a violation is a failure of the run (exit code 1).
 pub fn run(arguments: &SelftestArguments, caller: &dyn Caller) -> Result<String, Failure> {
     let destinations = Destinations::check_json(&arguments.json)?;
     let tests = selftest::run(&arguments.request(), caller)?;

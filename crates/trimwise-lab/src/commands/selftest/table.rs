@@ -1,11 +1,10 @@
-//! Results of a self-test, by device.
+//! The text of `selftest`: a row for each device.
 
 use crate::requests::selftest::SelfTests;
 use trimwise_cli::figures::{NONE, grouped};
 use trimwise_cli::table::{bold, folded, laid_out};
 use trimwise_study::command_text::CommandText;
 
-/// Renders the whole text.
 pub fn render(tests: &SelfTests) -> String {
     const HEADER: [&str; 7] = ["device", "parts", "operations", "audits", "host units", "WA", "wrong"];
     let rows = tests.devices.iter().map(|device| {

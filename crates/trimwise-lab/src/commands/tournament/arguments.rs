@@ -8,7 +8,6 @@ use trimwise_study::check::GUEST_S;
 
 use trimwise_cli::arguments::{OutputArguments, whole_in};
 
-/// Arguments of `tournament`.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:\n  \
     trimwise tournament mine\n      \
@@ -33,7 +32,7 @@ pub struct TournamentArguments {
     #[arg(long)]
     pub anew: bool,
 
-    /// A checkout of trimwise's source, with whose library policies in Rust are compiled
+    /// A checkout of trimwise's source; policies in Rust are compiled with its library
     #[arg(long, value_name = "CHECKOUT")]
     pub source: Option<PathBuf>,
 
@@ -45,13 +44,11 @@ pub struct TournamentArguments {
     #[arg(long, value_name = "SECONDS", value_parser = whole_in(&GUEST_S), allow_negative_numbers = true)]
     pub max_silence: Option<u64>,
 
-    /// Where the standings go
     #[command(flatten)]
     pub output: OutputArguments,
 }
 
 impl TournamentArguments {
-    /// Returns what these arguments ask for.
     pub fn request(&self) -> TournamentRequest {
         TournamentRequest {
             dir: self.dir.clone(),

@@ -1,4 +1,4 @@
-//! `trimwise tournament`: standings as text, JSON and HTML.
+//! `trimwise tournament`: prints the standings as text, JSON or HTML.
 
 pub mod arguments;
 pub mod report;
@@ -12,7 +12,6 @@ use trimwise_cli::figures::{NONE, change, significant};
 use trimwise_cli::output::{self, Destinations};
 use trimwise_cli::table::{folded, laid_out, plain};
 
-/// Runs the command and returns what to print.
 pub fn run(arguments: &TournamentArguments, caller: &dyn Caller) -> Result<String, Failure> {
     let destinations = Destinations::check(&arguments.output)?;
     if let Some(out) = &arguments.out {
@@ -25,7 +24,7 @@ pub fn run(arguments: &TournamentArguments, caller: &dyn Caller) -> Result<Strin
     output::concluded(text, tournament.failure())
 }
 
-/// Who would take part, and the rules as they can be copied.
+/// Says who would take part, and prints the rules ready to be copied.
 fn dry(tournament: &Tournament) -> String {
     let own = own(tournament).unwrap_or("no own policy".to_owned());
     let Tournament { rules, cells, grid, .. } = tournament;
@@ -33,7 +32,7 @@ fn dry(tournament: &Tournament) -> String {
     format!("{own}\n{}\n  {}\n\n{grid}", plain(rules), plain(cells))
 }
 
-/// The names of somebody's own policies, if there are some.
+/// Lists the user's own policies; `None` if there are none.
 fn own(tournament: &Tournament) -> Option<String> {
     let own: Vec<String> = tournament.own.iter().map(|own| plain(&own.name)).collect();
     (!own.is_empty()).then(|| own.join(", "))
@@ -41,7 +40,7 @@ fn own(tournament: &Tournament) -> Option<String> {
 
 const HEADER: [&str; 7] = ["policy", "rank", "vs off", "95 %", "worst", "won", "flash"];
 
-/// A row of the table, as text and page have it.
+/// Returns a row of the table, the same for text and page.
 fn cells(row: &Row) -> [String; 7] {
     let none = || NONE.to_owned();
     let percent = |ratio: f64| change(ratio - 1.0);
@@ -66,16 +65,16 @@ fn rows(tournament: &Tournament) -> Vec<[String; 7]> {
     tournament.standings.iter().chain(&tournament.bounds).map(cells).collect()
 }
 
-/// How a case is called.
+/// Formats a case's name.
 fn named(case: &Case) -> String {
     format!("{}, {}, {} % full", case.device, case.workload, case.utilization_percent)
 }
 
-/// What the table says, in a sentence or two.
+/// Sums up the table in a sentence or two.
 fn verdict(tournament: &Tournament) -> String {
     if tournament.cases.is_empty() {
         return format!(
-            "Nothing was run. Policies of the folder: {}.",
+            "Nothing was run. Policies in the folder: {}.",
             own(tournament).unwrap_or("none".to_owned())
         );
     }
@@ -99,7 +98,7 @@ fn verdict(tournament: &Tournament) -> String {
     let is_shown = |ratio: f64| change(ratio - 1.0) != change(0.0);
     if let Some((case, ratio)) = worst.filter(|(_, ratio)| is_shown(*ratio)) {
         text += &format!(
-            " `{}` is furthest behind on {}: {} next to the best there.",
+            " `{}` is furthest behind on {}: {} compared with the best there.",
             plain(&first[0].policy.to_string()),
             named(case),
             change(ratio - 1.0)
@@ -112,11 +111,12 @@ fn part(ratio: f64) -> String {
     format!("{} %", significant(ratio * 100.0))
 }
 
-/// What the columns mean.
-const LEGEND: &str = "vs off: time next to that without TRIM, as the geometric mean over the cells, and its 95 % interval \
-                      (paired bootstrap over drives and workloads). rank: 2-4 where the cells do not tell policies apart, each pair taken alone at 95 %, by more than 0.5 %. worst: distance to \
-                      the best of the field in the cell where that is largest. won: cells in which none was faster. flash: \
-                      flash written next to `off`.";
+/// Explains the columns.
+const LEGEND: &str = "vs off: time compared with `off`, as the geometric mean over the cells, and its 95 % interval \
+                      (paired bootstrap over drives and workloads). rank: such as 2-4 if the cells do not tell \
+                      policies apart (each pair by itself, at 95 %, by more than 0.5 %). worst: distance to the best \
+                      of the field in the cell where that is largest. won: cells in which none was faster. flash: \
+                      flash written compared with `off`.";
 
 fn text(tournament: &Tournament) -> String {
     let Tournament { trimwise, rules, cells, disqualified, made_by, command, .. } = tournament;

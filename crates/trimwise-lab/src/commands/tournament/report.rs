@@ -28,14 +28,13 @@ struct Page<'a> {
     command: &'a str,
 }
 
-/// Renders the whole file.
 pub fn html(tournament: &Tournament) -> Result<String, Failure> {
     let page = Page {
         title: &tournament.rules,
         verdict: with_code(&verdict(tournament)),
         standings: Block::new("Standings", HEADER, rows(tournament)),
         legend: with_code(LEGEND),
-        // Nobody has played in a dry run.
+        // After a dry run there is nothing to draw.
         figures: if tournament.standings.is_empty() {
             Vec::new()
         } else {
@@ -75,7 +74,7 @@ fn chart(tournament: &Tournament) -> Chart {
     };
     let caption = "The marker is the geometric mean over the cells, the thick line its 95 % interval. Further left is better.";
     Chart {
-        title: "Time next to off".to_owned(),
+        title: "Time compared with off".to_owned(),
         caption: caption.to_owned(),
         drawing: Drawing::Dots {
             x: Axis::linear("time", "time", "x that of off"),
@@ -85,7 +84,7 @@ fn chart(tournament: &Tournament) -> Chart {
     }
 }
 
-/// A row for each cell: what each policy took there.
+/// Returns a row for each cell, with the time of each policy there.
 fn cases(tournament: &Tournament) -> Block {
     let reference = tournament.reference.to_string();
     let header: Vec<String> = ["cell".to_owned(), reference]

@@ -13,11 +13,7 @@ use trimwise_study::input;
 
 use super::compare::{check, file_system, on_chosen};
 
-/// Advises on the kernel that the file system of a request, or its check, needs.
-///
-/// # Errors
-///
-/// As [`trimwise_study::advise::run`].
+/// Gives advice on the kernel that the request's file system, or its check, needs.
 pub fn run(request: &CompareRequest, caller: &dyn Caller) -> Result<Advice, Failure> {
     request.check.as_deref().map(check::parse).transpose()?;
     let workload = Workload::of(request)?;

@@ -1,7 +1,8 @@
-//! `advise` on a file system that runs itself: the same search, among what a stock kernel has there and trimwised.
+//! `advise` on a file system that runs itself: the same search, but among the policies that a stock kernel has, and
+//! trimwised.
 //!
-//! A run takes seconds to minutes, so the search has few rounds, and the comparison on fresh runs ends at the budget: one
-//! repetition of all its policies at a time. What takes too long to be tried is named.
+//! A run takes seconds to minutes, so the search has few rounds. The comparison on fresh runs adds one repetition of
+//! all its policies at a time until the budget is used up. Candidates that would take too long are listed as not tried.
 
 use std::time::Duration;
 
@@ -26,16 +27,16 @@ use trimwise_study::compare::{CompareRequest, Settings, finish, judge};
 use trimwise_study::conclusion::Conclusion;
 use trimwise_study::defaults;
 
-/// How far the search goes.
+/// Rounds of the search.
 const ROUNDS: Rounds = Rounds { reps_max: 2, finalists: 3 };
-/// Fewest repetitions of the comparison, whatever the budget: fewer cannot show any difference.
+/// Minimum repetitions of the comparison, whatever the budget: fewer cannot show any difference.
 const REPS_MIN: u32 = 4;
-/// The daemon with its own policy.
+/// The daemon with its default policy.
 const DAEMON: &str = "trimwised";
-/// Intervals of fstrim that are not tried over days: those tried lie around them.
+/// Intervals of fstrim that are skipped over days, because tried ones lie on both sides of them.
 const BETWEEN: [&str; 2] = ["batch:1h", "batch:12h"];
 
-/// What is tried, and what is not.
+/// The policies to try, and those left out.
 struct Candidates {
     policies: Vec<KernelPolicy>,
     left_out: Vec<LeftOut>,
@@ -64,7 +65,7 @@ impl Candidates {
         if runs.days.is_none() {
             left_out.push(leave(DAEMON, "it needs --days".to_owned()));
         } else {
-            // In the search once or twice, and in the comparison.
+            // One or two runs in the search, and those of the comparison.
             let all = runs.expected(daemon) * (1 + REPS_MIN);
             if all > budget * runs.jobs() as u32 / 2 {
                 let minutes = runs.expected(daemon).as_secs() / 60;
@@ -91,8 +92,8 @@ impl Candidates {
         policy.id().known().map(Means::of).filter(|means| *means != Means::Changed).unwrap_or(Means::Kernel)
     }
 
-    /// What is worth fresh runs: what a mount option sets, the two best of the search, the best interval, and what the
-    /// host does today. `off` comes first, as the baseline.
+    /// Returns the policies worth fresh runs: those set by a mount option, the two best of the search, the best
+    /// interval, and what the host does today. `off` comes first, as the baseline.
     fn shortlist(
         &self,
         search: &Search,
@@ -148,10 +149,6 @@ impl Candidates {
 }
 
 /// Searches and compares on a kernel.
-///
-/// # Errors
-///
-/// As [`advise::run`](super::run).
 pub fn run(
     request: &CompareRequest,
     target: &KernelTarget,
@@ -215,8 +212,7 @@ pub fn run(
             "The search was stopped after {} of about {count} runs, so nothing is proven.",
             searched.runs.searched
         );
-        let advice =
-            advice(Conclusion::cannot_tell(here, why, "Let it finish: the same command goes on there."));
+        let advice = advice(Conclusion::cannot_tell(here, why, "Run the same command again to continue."));
         return Ok(Advice { partial: true, ended_by: Some(failure), ..advice });
     }
     if off_cell.as_ref().is_some_and(Cell::frees_nothing) {
@@ -230,7 +226,7 @@ pub fn run(
     let second = plan.runs(request, of_kernel, &shortlist, fresh_seed);
     let (mut cells, mut failure, mut reps) = (Vec::new(), None, 0);
     while reps < request.reps && failure.is_none() {
-        // As many repetitions at a time as keep all cores busy.
+        // Add as many repetitions at a time as keep all cores busy.
         let more = (at_a_time.div_ceil(shortlist.len()) as u32).min(request.reps - reps);
         let spent = clock.elapsed();
         let of_next =
@@ -248,16 +244,15 @@ pub fn run(
     unfinished.end(caller, failure.is_none());
     if cells.is_empty() {
         let why = "The comparison had no run, so nothing is proven.".to_owned();
-        let advice =
-            advice(Conclusion::cannot_tell(here, why, "Let it finish: the same command goes on there."));
+        let advice = advice(Conclusion::cannot_tell(here, why, "Run the same command again to continue."));
         return Ok(Advice { partial: true, ended_by: failure, ..advice });
     }
-    // As `compare` orders them.
+    // In the same order as `compare`.
     let order = |cell: &Cell| shortlist.iter().position(|policy| policy.id() == cell.policy);
     cells.sort_by_key(|cell| (order(cell), cell.rep));
     if failure.is_none() && reps < request.reps {
         caller.note(&format!(
-            "{reps} of {} repetitions fit into {} min; --budget takes another number of minutes",
+            "{reps} of {} repetitions fit into {} min; --budget sets the number of minutes",
             request.reps,
             budget.as_secs() / 60
         ));
@@ -280,7 +275,7 @@ pub fn run(
     Ok(advice)
 }
 
-/// A search that begins with all candidates.
+/// Returns a search whose first round has all candidates.
 fn search(candidates: &Candidates) -> Search {
     let node = Node { is_first: true, neighbours: Vec::new() };
     Search::new(vec![node; candidates.policies.len()], ROUNDS)

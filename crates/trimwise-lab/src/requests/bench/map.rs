@@ -1,4 +1,4 @@
-//! What TRIM costs the foreground: latency over the rates of reads, writes and TRIMs.
+//! What TRIM costs the foreground: latency at each rate of reads, writes and TRIMs.
 
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
@@ -21,45 +21,40 @@ use trimwise_study::caller::{Caller, OnInterrupt, Progress};
 use trimwise_study::check::within;
 use trimwise_study::real_target::RealTarget;
 
-/// The smallest region of a map: each half must hold many TRIMs.
+/// Minimum size of the region, each half of which must hold many TRIMs.
 const REGION_MIN: Bytes = Bytes::mib(64);
-/// Operations that the ring of a real device holds.
+/// Operations that a real device's ring holds.
 const QUEUE_DEPTH: u32 = 1024;
 
-/// Seconds that a point of a map may last.
+/// Seconds that a point may last.
 pub const POINT_S: RangeInclusive<u64> = 1..=3600;
 
-/// A map of a device.
+/// A request for a map of a device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MapRequest {
-    /// The device and the data.
+    /// The device and its data.
     #[serde(flatten)]
     pub on: OnDevice,
-    /// How long each point lasts, in seconds; `None`: one.
+    /// How long each point lasts, in seconds; `None` means one.
     pub point_s: Option<u64>,
 }
 
-/// A map; the order of the keys is part of the format.
+/// The result; the order of the keys is part of the format.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct MapReport {
-    /// The version of trimwise.
     pub trimwise: Cow<'static, str>,
-    /// The target, as given.
+    /// The target as given.
     pub target: String,
-    /// The device.
     pub device: Device,
-    /// What a reader needs to know about it.
+    /// What to know about the device.
     pub notes: Vec<String>,
-    /// Whether points are missing.
     pub partial: bool,
-    /// The points.
     pub map: Map,
-    /// The command that repeats this.
     pub command: String,
 }
 
 impl MapReport {
-    /// Why points are missing, if some are.
+    /// Returns why points are missing; `None` if the map is complete.
     pub fn failure(&self) -> Option<Failure> {
         let why = self.map.broken.as_ref()?;
         Some(match self.map.interrupted {
@@ -71,11 +66,6 @@ impl MapReport {
 
 type Measured = (Map, Device, Vec<String>);
 
-/// Measures the map.
-///
-/// # Errors
-///
-/// A [`Failure`] if the request is wrong, the device cannot be opened, or not even the highest rates can be measured.
 pub fn run(request: &MapRequest, caller: &dyn Caller) -> Result<MapReport, Failure> {
     within("point_s", request.point_s, &POINT_S)?;
     let real = request.on.real()?;

@@ -24,36 +24,34 @@ use trimwise_study::input;
 use trimwise_study::real_target::RealTarget;
 use trimwise_study::{as_text, defaults};
 
-/// Progress callback: the test's number, and how many thousandths of it are done.
+/// Receives the number of a test, and how much of it is done, in thousandths.
 type OnProgress = Arc<dyn Fn(usize, u64) + Send + Sync>;
 
-/// Tests of a device.
+/// A request for tests of a device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BenchRequest {
-    /// The device and the data.
+    /// The device and its data.
     #[serde(flatten)]
     pub on: OnDevice,
-    /// The tests, in this order, as [`Test`] parses them.
+    /// The tests in order, in the form that [`Test`] parses.
     pub tests: Vec<String>,
 }
 
-/// The device of a bench, and what is written to it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OnDevice {
     /// A profile's name or file, in the model; or `file:PATH` or `dev:PATH`, a real file or device.
     pub target: String,
-    /// The data.
     #[serde(with = "as_text", default = "content")]
     pub content: ContentClass,
     /// Seed of the random places, and in the model of the drive.
     #[serde(default = "defaults::seed")]
     pub seed: u64,
-    /// The part of the device to test; `None`: all of it.
+    /// The part of the device to test; `None` means all of it.
     #[serde(with = "as_text::option", default)]
     pub region: Option<Part>,
-    /// The size of a file to create; a model has its own.
+    /// The size of a file to create. A model has its own size.
     pub size: Option<Bytes>,
-    /// What may be destroyed, as the failure without it names it; nothing in a model.
+    /// The word that confirms what may be destroyed, as the error without it says; not used in a model.
     pub destroy: Option<String>,
 }
 
@@ -61,44 +59,36 @@ fn content() -> ContentClass {
     ContentClass::Incompressible
 }
 
-/// The results of tests; the order of the keys is part of the format.
+/// The result; the order of the keys is part of the format.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct BenchReport {
-    /// The version of trimwise.
     pub trimwise: Cow<'static, str>,
-    /// What was asked for.
     pub settings: BenchSettings,
-    /// Whether tests are missing, because the device failed or the user stopped them.
+    /// Whether tests are missing because the device failed or the user stopped them.
     pub partial: bool,
-    /// The results.
     #[serde(flatten)]
     pub results: Results,
 }
 
-/// What was asked for.
+/// The request, as results show it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct BenchSettings {
-    /// The target, as given.
+    /// The target as given.
     pub target: String,
-    /// The tests, as they are written in full.
+    /// The tests, with all parameters spelled out.
     pub tests: Vec<String>,
-    /// What was written.
+    /// The class of the data written.
     pub content: Cow<'static, str>,
-    /// Where random places came from.
+    /// Seed of the random places.
     pub seed: u64,
-    /// The part of the device that was tested, in percent of it.
+    /// Start of the tested part, in percent of the device.
     pub region_start_percent: f64,
-    /// How long that part is.
+    /// Length of that part.
     pub region_length_percent: f64,
-    /// The command that repeats this.
     pub command: String,
 }
 
-/// Runs the tests.
-///
-/// # Errors
-///
-/// A [`Failure`] if the request is wrong or the device cannot be opened. A test that fails is in the report.
+/// Runs the tests. If one fails, the failure is in the report.
 pub fn run(request: &BenchRequest, caller: &dyn Caller) -> Result<BenchReport, Failure> {
     let real = request.on.real()?;
     let tests = request.parsed()?;
@@ -123,7 +113,6 @@ pub fn run(request: &BenchRequest, caller: &dyn Caller) -> Result<BenchReport, F
     Ok(BenchReport::new(request, &tests, &settings, results?))
 }
 
-/// Runs tests on a new device.
 fn in_model(
     profile: &Profile,
     tests: &[Test],
@@ -145,7 +134,7 @@ fn in_model(
     ended.map_err(Failure::run)?.map_err(Failure::usage)
 }
 
-/// Runs tests on a real file or device. If one of them writes, the user must have agreed.
+/// Runs tests on a real file or device. If any of them writes, the user must have confirmed the loss of data.
 fn on_real(
     real: &RealTarget,
     tests: &[Test],
@@ -169,17 +158,13 @@ impl BenchRequest {
     }
 
     /// Combines this request with the results of its tests.
-    ///
-    /// # Errors
-    ///
-    /// If a test is unknown.
     pub fn report(&self, results: Results) -> Result<BenchReport, Failure> {
         Ok(BenchReport::new(self, &self.parsed()?, &self.on.settings(), results))
     }
 }
 
 impl OnDevice {
-    /// The real file or device, if it is one. Rejects what means nothing for a model.
+    /// Returns the real file or device, if the target is one. Rejects options that make no sense for a model.
     fn real(&self) -> Result<Option<RealTarget>, Failure> {
         let real = RealTarget::parse(&self.target, self.size, self.destroy.as_ref())?;
         let given = [("size", self.size.is_some()), ("destroy", self.destroy.is_some())];
@@ -201,7 +186,7 @@ impl OnDevice {
         Settings { content: self.content, seed: self.seed, region: self.region.unwrap_or(Part::ALL) }
     }
 
-    /// The command that repeats a bench; `what` adds what is run on the target.
+    /// Returns the command that repeats a bench; `what` adds the tests, or `--map`.
     fn command(&self, what: impl FnOnce(&mut CommandText)) -> String {
         let mut command = CommandText::new("bench");
         command.argument(&self.target);
@@ -239,7 +224,7 @@ impl BenchReport {
         }
     }
 
-    /// Why the tests ended early, if they did.
+    /// Returns why the tests ended early; `None` if they did not.
     pub fn failure(&self) -> Option<Failure> {
         let broken = self.results.broken.as_ref()?;
         Some(match broken.interrupted {

@@ -1,7 +1,8 @@
-//! Drives that are aged once, for all cells of a command that begin with the same one.
+//! Aged drives, shared by all cells of a command that start with the same one.
 //!
-//! Over days, `off`, fstrim at any interval and the daemon age a drive in the same way: under `nodiscard`. A cell ages its
-//! drive in a guest of its own even if no other begins with it, so its result does not depend on which others there are.
+//! Over days, `off`, fstrim at any interval and the daemon age a drive in the same way: under `nodiscard`. A drive is
+//! always aged in a guest of its own, even if only one cell uses it, so a cell's result does not depend on the other
+//! cells.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -10,19 +11,19 @@ use trimwise_uml::cell::{Aged, KernelCell, KernelCellError};
 use trimwise_uml::disk::Disk;
 use trimwise_uml::job::{Guest, Step};
 
-/// The cells of a command in the order in which they run, and the drives that they share.
+/// The order in which the cells of a command run, and the drives that they share.
 pub(crate) struct Shared {
-    /// Each cell with the number of its drive; `None` if it ages its own.
+    /// Each cell's number with that of its drive; `None` if the cell ages its own.
     pub order: Vec<(usize, Option<usize>)>,
     pub drives: Vec<Drive>,
 }
 
-/// A drive on which several cells begin: the number of those that have yet to, and the drive if one of them has aged it.
+/// A drive with which several cells start: how many have yet to start, and the aged drive once one of them has made it.
 pub(crate) struct Drive(Mutex<(usize, Option<Aged>)>);
 
 impl Shared {
-    /// Orders cells, of which `before` has the drive and the steps that age it. At any time no more than `jobs` drives are
-    /// kept, and no cell waits for a drive that another one is ageing if there are others to begin with.
+    /// Orders cells; `before` has each cell's drive and the steps that age it. At most `jobs` drives are kept at a
+    /// time, and no cell waits for a drive that another is ageing while there are other cells to run.
     pub fn of(before: &[(&Profile, Option<Vec<Step>>)], jobs: usize) -> Self {
         let mut groups: Vec<Vec<usize>> = Vec::new();
         for (cell, of_cell) in before.iter().enumerate() {
@@ -47,10 +48,7 @@ impl Shared {
 }
 
 impl Drive {
-    /// Returns it for a cell, aged: a copy, or itself for the last one.
-    ///
-    /// # Errors
-    /// A failed guest, or too little memory for a copy.
+    /// Returns the aged drive for a cell: a copy, or the drive itself for the last cell.
     pub fn disk(&self, cell: &KernelCell, guest: &Guest) -> Result<Disk, KernelCellError> {
         let (left, aged) = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let found = match aged.take() {
@@ -73,7 +71,7 @@ mod tests {
     fn cells_with_the_same_drive_follow_each_other_and_no_more_drives_are_kept_than_jobs() {
         let [a, b] = ["sata-small", "sata-generic"].map(|name| Profile::embedded(name).unwrap());
         let aged = |seed| Some(vec![Step::Age { utilization_percent: 80, seed }]);
-        // Two policies that age alike and one that does not, of three repetitions each.
+        // Three repetitions each of two policies that age alike and one that does not.
         let before: Vec<_> =
             [0, 1, 2, 0, 1, 2, 10, 11, 12].into_iter().map(|seed| (&a, aged(seed))).collect();
         let cells = |jobs| -> Vec<usize> {

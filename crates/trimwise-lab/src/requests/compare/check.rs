@@ -16,7 +16,7 @@ use super::on_kernel::Runs;
 use crate::guests;
 use crate::requests::limits;
 
-/// Parses the target.
+/// Parses the target of a check.
 pub fn parse(text: &str) -> Result<KernelTarget, Failure> {
     let target = text.strip_prefix("kernel:").and_then(|target| target.parse::<KernelTarget>().ok());
     let Some(target) = target.filter(|target| target.file_system == FileSystem::Ext4) else {
@@ -26,19 +26,18 @@ pub fn parse(text: &str) -> Result<KernelTarget, Failure> {
     Ok(target)
 }
 
-/// A check before it runs.
+/// A check that has not run yet.
 pub struct Planned<'a> {
-    /// The kernel and its file system.
     pub target: &'a KernelTarget,
-    /// The policies that it has.
+    /// Those of the policies that the kernel has.
     pub policies: Vec<KernelPolicy>,
     left_out: Vec<LeftOut>,
-    /// The kernel, or why there is none.
+    /// The kernel, or why it cannot be used.
     pub image: Result<KernelImage, String>,
 }
 
 impl<'a> Planned<'a> {
-    /// Sorts the policies and finds the kernel. A missing kernel is reported at once; the model runs without it.
+    /// Sorts the policies and finds the kernel. A missing kernel is reported right away, and the model runs without it.
     pub fn of<'p>(
         target: &'a KernelTarget,
         policies: impl Iterator<Item = &'p Trimmer>,
@@ -62,7 +61,7 @@ impl<'a> Planned<'a> {
         Ok(Self { target, policies: checked, left_out, image })
     }
 
-    /// Returns the check with these runs of the kernel, if there was one.
+    /// Completes the check with the cells from the kernel. Without a kernel there are none.
     pub fn found(self, cells: Vec<Cell>) -> Result<Check, Failure> {
         let (kernel, not_run) = match self.image {
             Ok(image) => (Some(guests::real_kernel(&image, self.target)?), None),
@@ -81,11 +80,7 @@ impl<'a> Planned<'a> {
     }
 }
 
-/// Runs every cell of the model, and then the check.
-///
-/// # Errors
-///
-/// As [`on_model::run`], and what is wrong with the check.
+/// Runs every cell in the model, and then the check.
 pub fn run(request: &CompareRequest, plan: Plan, caller: &dyn Caller) -> Result<Comparison, Failure> {
     let Some(text) = request.check.as_deref() else { return on_model::run(request, plan, caller) };
     let target = parse(text)?;

@@ -1,4 +1,4 @@
-//! Which kernel runs the file system that a request is about: the built one that is closest to the host's.
+//! Chooses the kernel that runs the requested file system: the built one closest to the host's.
 
 use trimwise::compare::result::Target;
 use trimwise::failure::{Failure, Mistake, Words, key, set};
@@ -16,12 +16,8 @@ use trimwise_uml::job::FileSystem;
 
 use super::on_kernel;
 
-/// Chooses where a request runs. Tells `found` which file system answers, and whoever asked if that is the model's ext4 in
-/// place of another.
-///
-/// # Errors
-///
-/// If the file system of `--fs` cannot answer.
+/// Chooses where a request runs. Records in `found` which file system answers, and notes to the caller if the model's
+/// ext4 stands in for another one. Fails if the file system of `--fs` cannot answer.
 pub(crate) fn target(
     request: &CompareRequest,
     workload: &Workload,
@@ -56,7 +52,8 @@ pub(crate) fn target(
             (Words::from(reason), format!("; for {} itself: {remedy}", title(file_system)))
         }
         Ok(target) => {
-            // Whoever names the file system hears all that it does not take; for a host's, the model can answer.
+            // If the user named the file system, report everything that it cannot do; for a host's file system the
+            // model can answer.
             let refusals = on_kernel::refusals(request, workload, &target).into_iter();
             let check = request.check.iter().map(|_| Mistake::on("check").that_is("checks the model"));
             let what = check.chain(refusals).next();
@@ -67,7 +64,7 @@ pub(crate) fn target(
                 }
                 return Ok(Target::Kernel(target.to_string()));
             };
-            // What would be accepted there helps nobody who did not name it.
+            // The alternatives accepted by that kernel are of no use to users who did not choose it.
             (words![Mistake { accepted: None, ..what }.to_string()], String::new())
         }
     };
@@ -80,11 +77,7 @@ pub(crate) fn target(
     Err(of.because(words![reason, "; the model's ext4 (", set("fs", "ext4"), rest]).fail())
 }
 
-/// Finds the kernel that is closest to a version, for this file system.
-///
-/// # Errors
-///
-/// What is missing, and what gets it.
+/// Finds the kernel closest to a version for this file system. The error says what is missing and how to get it.
 fn kernel(file_system: FileSystem, wanted: &str) -> Result<KernelTarget, (String, String)> {
     let (program, package) = file_system.mkfs();
     let install = format!("`apt-get install {package}`");

@@ -19,11 +19,7 @@ use trimwise_study::compare::{CompareRequest, Comparison, file_system::on_model,
 use trimwise_study::defaults;
 use trimwise_uml::cell::KernelTarget;
 
-/// Runs a comparison on the kernel that it names, or that its file system or its check needs.
-///
-/// # Errors
-///
-/// As [`trimwise_study::compare::run`].
+/// Runs a comparison on the kernel that the request names, or that its file system or its check needs.
 pub fn run(request: &CompareRequest, caller: &dyn Caller) -> Result<Comparison, Failure> {
     let workload = Workload::of(request)?;
     let mut found = StandIn::of(request, &workload)?;
@@ -39,7 +35,7 @@ pub fn run(request: &CompareRequest, caller: &dyn Caller) -> Result<Comparison, 
     on_kernel::run(&request, &parsed, (workload, found), caller)
 }
 
-/// Makes a plan for the model, with a target of its check that a kernel can have.
+/// Makes a plan for the model, after checking that a kernel could run the target of `--check`.
 pub(crate) fn planned(
     request: &CompareRequest,
     workload: Workload,
@@ -49,7 +45,7 @@ pub(crate) fn planned(
     on_model::Plan::on(request, workload, found)
 }
 
-/// Returns a request for a kernel that was chosen, and that kernel with its file system.
+/// Returns the request as adapted to the chosen kernel, and that kernel with its file system.
 pub fn on_chosen(
     request: &CompareRequest,
     target: &str,
@@ -63,7 +59,7 @@ pub fn on_chosen(
         request.utilization.get_or_insert(found.utilization_percent());
     }
     if request.target == Target::Model {
-        // As the model would run it, on the kernel that was chosen by its version.
+        // As the model would: on an aged file system. The version has already chosen the kernel.
         request.utilization.get_or_insert(defaults::UTILIZATION_PERCENT);
         (request.fs, request.linux) = (None, None);
     }

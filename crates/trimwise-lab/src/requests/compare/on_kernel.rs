@@ -36,25 +36,24 @@ use trimwise_study::compare::{CompareRequest, Comparison, Grid, Ran, Settings, f
 use trimwise_study::defaults;
 use trimwise_study::input::{self, distinct, named};
 
-/// What part of a drive's bytes takes memory where data are zeros: metadata and short writes, with room to spare.
+/// Fraction of a drive's bytes that take memory when data are zeros: metadata and short writes, with a margin.
 const ZEROS_SHARE: u64 = 8;
 
-/// What to run on a kernel.
+/// A comparison on a kernel, checked and ready to run.
 pub struct Plan {
-    /// The devices, each with the name that tables show.
+    /// The devices, with their names in tables.
     pub devices: Vec<(String, Profile)>,
-    /// The policies.
     pub policies: Vec<KernelPolicy>,
     pub(crate) workload: Workload,
     pub(crate) days: Option<Days>,
     pub(crate) memory: Bytes,
     pub(crate) seed: u64,
     pub(crate) here: Option<Here>,
-    /// What was asked for, as the answer shows it.
+    /// The request, as results show it.
     pub settings: Settings,
 }
 
-/// Finds everything that no kernel does of what a request asks for.
+/// Lists everything in a request that no kernel can do.
 pub(super) fn refusals(request: &CompareRequest, workload: &Workload, target: &KernelTarget) -> Vec<Mistake> {
     let of_usage = |failure: Failure| match failure {
         Failure::Usage(mistakes) => mistakes.0,
@@ -68,7 +67,7 @@ pub(super) fn refusals(request: &CompareRequest, workload: &Workload, target: &K
     policies.chain(daemon).chain(of_workload.into_iter().flatten()).flat_map(of_usage).collect()
 }
 
-/// Parses a policy of a kernel.
+/// Parses a policy for a kernel.
 pub(crate) fn policy(text: &str, target: &KernelTarget) -> Result<(String, KernelPolicy), Failure> {
     let policy = KernelPolicy::parse(&input::usual_name(text), target)
         .map_err(|mistake| Mistake { asked: Mistake::on("policies").asked, ..mistake }.fail())?;
@@ -76,14 +75,14 @@ pub(crate) fn policy(text: &str, target: &KernelTarget) -> Result<(String, Kerne
 }
 
 impl Plan {
-    /// Resolves the arguments, and rejects what no kernel can do.
+    /// Resolves the request, and rejects what no kernel can do.
     pub fn of(request: &CompareRequest, target: &KernelTarget) -> Result<Self, Failure> {
         let workload = Workload::of(request)?;
         let found = StandIn::of(request, &workload)?;
         Self::on(request, target, (workload, found))
     }
 
-    /// Does the same where the workload, and what stands in for the host, are known.
+    /// Like [`Self::of`], with the workload and what stands in for the host already known.
     pub(crate) fn on(
         request: &CompareRequest,
         target: &KernelTarget,
@@ -183,7 +182,6 @@ impl Plan {
     }
 }
 
-/// Runs all cells.
 pub fn run(
     request: &CompareRequest,
     target: &KernelTarget,
@@ -202,13 +200,13 @@ pub fn run(
 /// A cell of [`Runs`]: drive, policy and repetition.
 pub(crate) type Asked<'a> = (&'a Profile, KernelPolicy, u32);
 
-/// Each policy on each device, as often as requested, on one kernel.
+/// Each policy on each device, repeated as often as requested, on one kernel.
 pub(crate) struct Runs<'a> {
     pub grid: Grid<'a, KernelPolicy>,
     pub workload: &'a Workload,
-    /// Over which days the workload is spread.
+    /// The days over which the workload is spread.
     pub days: Option<&'a Days>,
-    /// Whether the drive is brought to the state of one in long use.
+    /// Whether the drive starts in the state of one in long use.
     pub long_in_use: bool,
     pub image: &'a KernelImage,
     pub target: &'a KernelTarget,
@@ -220,7 +218,7 @@ pub(crate) struct Runs<'a> {
 }
 
 impl Runs<'_> {
-    /// Rejects what cannot run, before anything runs.
+    /// Rejects what cannot run before anything runs.
     pub fn check(&self) -> Result<(), Failure> {
         to_guest(self.workload)?;
         for (device, policy) in self.grid.pairs() {
@@ -237,7 +235,7 @@ impl Runs<'_> {
                     Mistake::of("policies", policy).because(format!("{} does not support TRIM", device.name));
                 return Err(of.expected(words![set("policies", "off"), " there"]).fail());
             }
-            // The room of other file systems is unknown.
+            // For other file systems, the room is unknown.
             if self.target.file_system == FileSystem::Ext4
                 && let Ok(room) =
                     Room::of(device, FormatOptions::TODAY, self.utilization_percent.unwrap_or(0))
@@ -253,17 +251,17 @@ impl Runs<'_> {
         guests::real_kernel(self.image, self.target)
     }
 
-    /// Opens the finished runs of an earlier command about the same drives, workload and kernel.
+    /// Opens the finished runs of earlier commands about the same drives, workload and kernel.
     pub fn unfinished(&self) -> Result<Unfinished, Failure> {
         Ok(Unfinished::of_user(&(self.common()?, self.grid.devices, self.seed)))
     }
 
-    /// What the results of all runs depend on, besides what differs between them.
+    /// Returns what the results of all runs have in common and depend on.
     fn common(&self) -> Result<impl fmt::Debug + use<>, Failure> {
         Ok((self.kernel()?, to_guest(self.workload)?, self.days.cloned(), self.memory))
     }
 
-    /// Runs all, as many at a time as fit. A stop ends each guest.
+    /// Runs all cells, as many at a time as fit into memory. An interrupt ends every guest.
     pub fn cells(&self, caller: &dyn Caller, stop: &Arc<AtomicBool>) -> Ran {
         let unfinished = match self.unfinished() {
             Ok(unfinished) => unfinished,
@@ -281,7 +279,7 @@ impl Runs<'_> {
         (ran.into_iter().map(|(_, cell)| cell).collect(), failure)
     }
 
-    /// Runs each of these, as many at a time as fit, and returns the finished ones with their number.
+    /// Runs each of these cells, as many at a time as fit into memory, and returns the finished ones with their index.
     pub fn each(
         &self,
         asked: &[Asked],
@@ -298,7 +296,7 @@ impl Runs<'_> {
         let (mut finished, mut left) = (Vec::new(), Vec::new());
         for (index, key) in keys.iter().enumerate() {
             match found(key) {
-                // What the JSON of a cell leaves out, a verdict needs.
+                // The JSON of a cell omits PostMark's report, but a verdict needs it.
                 Some((cell, postmark_report)) => {
                     let drive = Some(DriveFacts::of(&asked[index].0.config));
                     finished.push((index, Cell { drive, postmark_report, ..cell }));
@@ -333,14 +331,14 @@ impl Runs<'_> {
         (finished, failure)
     }
 
-    /// Returns how many run at a time: as many as asked for, or as fit in memory.
+    /// Returns how many cells run at a time: as many as requested, or as many as fit into memory.
     pub fn jobs(&self) -> usize {
         self.grid.jobs(self.jobs, |device| {
             let guest = match cell::writes_zeros(device, self.target) {
                 true => Bytes(self.memory.0.saturating_add(device.config.capacity_bytes / ZEROS_SHARE)),
                 false => guests::memory_of_guest(self.memory, device, self.utilization_percent),
             };
-            // A cell begins with a copy.
+            // A cell starts with a copy of its drive.
             let kept = if self.shares() {
                 pool::memory_of_run(device).0.saturating_add(guest.0.saturating_sub(self.memory.0))
             } else {
@@ -350,7 +348,8 @@ impl Runs<'_> {
         })
     }
 
-    /// Returns what a run's result depends on; `None` of a program of this computer, which may be another one next time.
+    /// Returns everything that a run's result depends on; `None` for a program of this computer, which may have changed
+    /// by the next run.
     fn key(&self, asked: Asked) -> Result<Option<String>, Failure> {
         let workload = &to_guest(self.workload)?;
         if matches!(workload, KernelWorkload::Command { .. }) {
@@ -368,7 +367,7 @@ impl Runs<'_> {
         KernelCell { device, target, policy, workload, utilization_percent, long_in_use, days, rep, seed }
     }
 
-    /// Finds which cells begin with the same drive.
+    /// Finds cells that start with the same drive.
     fn shared<'b>(&self, asked: impl Iterator<Item = Asked<'b>>, jobs: usize) -> Result<Shared, Failure> {
         let workload = to_guest(self.workload)?;
         let before: Result<Vec<_>, _> = asked
@@ -377,11 +376,8 @@ impl Runs<'_> {
         Ok(Shared::of(&before?, jobs))
     }
 
-    /// Runs one in a guest, on a drive that it shares with others or on its own, and returns what came of it.
-    ///
-    /// # Errors
-    ///
-    /// If the programs of a guest cannot be found.
+    /// Runs a cell in a guest, on a shared drive or on its own. The outer error means that a guest's programs cannot be
+    /// found.
     pub fn run(
         &self,
         asked: Asked,
@@ -401,14 +397,14 @@ impl Runs<'_> {
         })
     }
 
-    /// Whether runs that age alike begin with the same drive.
+    /// Returns whether runs that age alike start with the same drive.
     fn shares(&self) -> bool {
         cell::is_aged_before(self.days, self.utilization_percent)
     }
 
-    /// Returns how long a run may take here that ages its drive itself, from what was measured on two cores of 2023:
-    /// booting, ageing by what it writes, and the days. It knows nothing of the work apart from its days, so it is right to
-    /// a factor of three.
+    /// Estimates how long a run that ages its own drive takes here, from measurements on two cores of 2023: booting,
+    /// ageing by the amount it writes, and the days. It knows nothing about the work except its days, so it may be off
+    /// by a factor of three.
     pub fn expected(&self, policy: KernelPolicy) -> Duration {
         let days = f64::from(self.days.map_or(0, Days::days));
         let of_daemon = if policy.is_daemon() { DAEMON_S_PER_DAY } else { 0.0 };
@@ -428,12 +424,12 @@ impl Runs<'_> {
         Duration::from_secs_f64(boot + times_written * gib * AGEING_S_PER_GIB)
     }
 
-    /// Starts the clock, and tells how long `count` runs under these policies may take.
+    /// Starts the clock, and tells the caller how long `count` runs of these policies may take.
     pub fn clock(&self, caller: &dyn Caller, count: usize) -> Clock {
         Clock::of(caller, &title(self.target), (self.jobs(), count), self.expected_mean())
     }
 
-    /// Returns the mean of what the policies take, of which those with the same options age a drive together.
+    /// Returns the mean of the policies' expected times; those with the same mount options age a drive only once.
     fn expected_mean(&self) -> Duration {
         let policies = self.grid.policies;
         let all: Duration = policies.iter().map(|policy| self.expected(*policy)).sum();
@@ -449,7 +445,7 @@ pub(crate) fn title(target: &KernelTarget) -> String {
     format!("{} of Linux {}", target.file_system.name(), target.kernel)
 }
 
-/// Names the run that failed.
+/// Adds the name of the run to a failure.
 fn failed_run(error: KernelCellError, (device, policy, rep): Asked) -> Failure {
     match guests::failure(error) {
         Failure::Run(why) => {
@@ -459,13 +455,13 @@ fn failed_run(error: KernelCellError, (device, policy, rep): Asked) -> Failure {
     }
 }
 
-/// Seconds of this computer until a guest mounts its file system.
+/// Seconds, in real time, until a guest has mounted its file system.
 const BOOT_S: f64 = 2.0;
 /// Seconds to write a GiB in a guest.
 const AGEING_S_PER_GIB: f64 = 1.5;
-/// Seconds of a day's work, the median of the applications.
+/// Seconds for the work of a day, the median of the applications.
 const WORK_S_PER_DAY: f64 = 3.0;
-/// Seconds of work without days, the median of the applications.
+/// Seconds for work that is not spread over days, the median of the applications.
 const WORK_S: f64 = 30.0;
-/// Seconds that trimwised takes for a day: two days of `desktop` took 16 and 39 more with it.
+/// Seconds that trimwised adds to a day: two days of `desktop` took 16, and 39 more with it.
 const DAEMON_S_PER_DAY: f64 = 30.0;

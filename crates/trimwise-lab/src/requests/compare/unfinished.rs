@@ -1,9 +1,10 @@
-//! Finished runs on kernels, kept until the command that asked for them has all of its own. So a command that was killed
-//! or interrupted, or one of whose guests failed, goes on where it stopped.
+//! Keeps finished runs on kernels until a command has completed all of its runs, so that a command that was killed or
+//! interrupted, or one of whose guests failed, can be continued.
 //!
-//! A folder of the user's cache has a folder for each drive, workload and kernel; a finished run is a file there
-//! ([`Kept`]), named after everything that its result depends on. A command that has all its runs removes its folder, so
-//! that asking again runs again. Folders of commands that nobody went on with are removed after a month.
+//! A folder in the user's cache has a folder for each combination of drives, workload and kernel. A finished run is a
+//! file there ([`Kept`]), named after everything that its result depends on. A command that completes all its runs
+//! removes its folder, so the same command starts afresh the next time. Folders that are not used again are removed
+//! after a month.
 
 use std::fmt::Debug;
 use std::fs;
@@ -19,30 +20,29 @@ use trimwise_linux::kept::{self, Kept};
 
 use trimwise_study::caller::Caller;
 
-/// After this time nobody is expected to go on.
+/// How long finished runs are kept.
 const KEPT_FOR: Duration = Duration::from_secs(30 * 86_400);
 
-/// The finished runs of a command.
 pub struct Unfinished {
     /// `None` if there is nowhere to keep them.
     folder: Option<PathBuf>,
-    /// Whether the caller knows that earlier runs are used.
+    /// Whether the caller was told that earlier runs are used.
     is_found: AtomicBool,
-    /// Whether the caller knows that runs cannot be kept.
+    /// Whether the caller was told that runs cannot be kept.
     is_refused: AtomicBool,
-    /// How many of its runs are kept.
+    /// Number of runs kept.
     count: AtomicU64,
 }
 
 impl Unfinished {
-    /// Opens the folder of commands about `what`, in the user's cache.
+    /// Opens the folder, in the user's cache, of commands about `what`.
     pub fn of_user(what: &impl Debug) -> Self {
         let of = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let cache = of("XDG_CACHE_HOME").or_else(|| of("HOME").map(|home| home.join(".cache")));
         Self::at(cache.map(|cache| cache.join("trimwise/runs")).as_deref(), what)
     }
 
-    /// Opens the folder of commands about `what` below this one, and removes the forgotten ones next to it.
+    /// Opens the folder of commands about `what` below `all`, and removes expired folders there.
     fn at(all: Option<&Path>, what: &impl Debug) -> Self {
         let name = kept::hash(format!("{what:?}").as_bytes());
         for entry in all.and_then(|all| fs::read_dir(all).ok()).into_iter().flatten().flatten() {
@@ -61,18 +61,18 @@ impl Unfinished {
         }
     }
 
-    /// Returns an earlier command's run; `cell` says everything that its result depends on.
+    /// Returns a run of an earlier command; `cell` contains everything that its result depends on.
     pub fn look<T: DeserializeOwned>(&self, caller: &dyn Caller, cell: &str) -> Option<T> {
         let folder = self.folder.as_ref().filter(|folder| folder.is_dir())?;
         let found = Kept::open(folder).and_then(|kept| kept.look(cell)).ok().flatten()?;
         if !self.is_found.swap(true, Ordering::Relaxed) {
-            caller.note("goes on where an earlier command stopped: runs that it finished are not run again");
+            caller.note("continuing where an earlier command stopped: its finished runs are not repeated");
         }
         self.count.fetch_add(1, Ordering::Relaxed);
         Some(found)
     }
 
-    /// Keeps a finished run. Without room for it the command works as before, but cannot be gone on with.
+    /// Keeps a finished run. If that fails, the command still works, but cannot be continued later.
     pub fn enter(&self, caller: &dyn Caller, cell: &str, result: &impl Serialize) {
         let Some(folder) = &self.folder else { return };
         let entered = Kept::open(folder).and_then(|kept| kept.enter(cell, result));
@@ -80,11 +80,11 @@ impl Unfinished {
         if let Err(why) = entered.map_err(Failure::unasked)
             && !self.is_refused.swap(true, Ordering::Relaxed)
         {
-            caller.note(&format!("finished runs cannot be kept, so a stop loses them: {why}"));
+            caller.note(&format!("finished runs cannot be kept and are lost if this command stops: {why}"));
         }
     }
 
-    /// Ends a command: removes its runs if it has all of them, and otherwise says what the same command does next.
+    /// Ends a command: removes its runs if it has all of them, and otherwise says how to continue.
     pub fn end(&self, caller: &dyn Caller, has_all: bool) {
         let Some(folder) = self.folder.as_ref().filter(|folder| folder.is_dir()) else { return };
         if has_all {
@@ -92,7 +92,7 @@ impl Unfinished {
         } else if !self.is_refused.load(Ordering::Relaxed) {
             let count = self.count.load(Ordering::Relaxed);
             let (runs, are) = (counted(count, "finished run"), if count == 1 { "is" } else { "are" });
-            caller.note(&format!("{runs} {are} kept for a month: the same command goes on from there"));
+            caller.note(&format!("{runs} {are} kept for a month; run the same command again to continue"));
         }
     }
 }

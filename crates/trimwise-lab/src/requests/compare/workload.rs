@@ -1,4 +1,4 @@
-//! Workloads as guests run them.
+//! Workloads in the form in which guests run them.
 
 use trimwise::failure::{Failure, Mistake};
 use trimwise::workload::program::Program;
@@ -7,13 +7,13 @@ use trimwise_study::programs::Programs;
 use trimwise_uml::cell::KernelWorkload;
 use trimwise_uml::machine::SEARCH_PATH;
 
-/// Returns a workload as a guest runs it.
+/// Converts a workload for a guest.
 pub fn to_guest(workload: &Workload) -> Result<KernelWorkload, Failure> {
     match &workload.kind {
         Kind::Postmark(_, text) => Ok(KernelWorkload::Postmark(text.clone())),
         Kind::Timed(timed) => Ok(KernelWorkload::Timed(timed.to_string())),
         Kind::Program(program, text) => {
-            // The text has what a job file includes, and what overrides it.
+            // The text already contains what a job file includes, and the overriding options.
             let argument = program.to_string();
             let argument =
                 Program::job_file(&argument).map_or(argument.clone(), |file| format!("job:{file}"));

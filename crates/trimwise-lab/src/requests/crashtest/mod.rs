@@ -18,64 +18,59 @@ use trimwise_study::command_text::CommandText;
 use trimwise_study::defaults;
 use trimwise_study::input::{self, named};
 
-/// Memory of this computer that one run takes: a device of 40 MiB and some thousand events.
+/// Memory that one run takes on this computer: a device of 40 MiB and some thousand events.
 const MEMORY_OF_RUN: Bytes = Bytes::mib(32);
 
-/// Power cuts in all.
+/// Accepted numbers of power cuts.
 pub const CUTS: RangeInclusive<u64> = 1..=10_000_000;
-/// The number of a run.
+/// Accepted numbers of a run.
 pub const RUN: RangeInclusive<u64> = 0..=99_999;
-/// The number of a cut.
+/// Accepted numbers of a cut.
 pub const CUT: RangeInclusive<u64> = 0..=9_999_999;
 
-/// Power cuts in the model.
+/// A request for power cuts in the model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CrashtestRequest {
-    /// The policies; empty: one of every kind.
+    /// The policies; empty means one of every kind.
     #[serde(default)]
     pub policies: Vec<String>,
-    /// Cuts for each policy; `None`: the usual number.
+    /// Cuts for each policy; `None` means the default.
     pub cuts: Option<u64>,
-    /// The only run to make, counted from 0, with all of its cuts; not with `cuts`.
+    /// The only run to make, counted from 0, with all of its cuts. Cannot be combined with `cuts`.
     pub run: Option<u64>,
-    /// Seed of everything that is drawn.
+    /// Seed of all random numbers.
     #[serde(default = "defaults::seed")]
     pub seed: u64,
-    /// Runs at a time, which change nothing in the result; `None`: one for each core.
+    /// Runs at a time, without effect on the result; `None` means one for each core.
     pub jobs: Option<u16>,
 }
 
-/// What was found in the model; the order of the keys is part of the format.
+/// The result; the order of the keys is part of the format.
 #[derive(Clone, Debug, Serialize)]
 pub struct CrashTests {
-    /// The version of trimwise.
     pub trimwise: &'static str,
-    /// The seed.
     pub seed: u64,
-    /// The only run that was made, if one was chosen.
+    /// The only run that was made, if the request chose one.
     pub run: Option<u64>,
-    /// Cuts of one run.
+    /// Number of cuts in a run.
     pub cuts_per_run: u64,
-    /// The command that repeats this.
     pub command: String,
-    /// Each policy.
     pub policies: Vec<PolicyReport>,
 }
 
-/// What was found under one policy.
+/// The result for one policy.
 #[derive(Clone, Debug, Serialize)]
 pub struct PolicyReport {
-    /// The policy.
     pub policy: String,
     /// The command that repeats the run of the first violation.
     pub again: Option<String>,
-    /// All runs together.
+    /// All runs combined.
     #[serde(flatten)]
     pub report: CrashReport,
 }
 
 impl CrashTests {
-    /// The failure that names each policy under which a cut breaks something.
+    /// Returns a failure that names each policy under which a cut broke something.
     pub fn failure(&self) -> Option<Failure> {
         let violated: Vec<&str> =
             self.policies.iter().filter(|p| p.report.violations > 0).map(|p| p.policy.as_str()).collect();
@@ -85,11 +80,7 @@ impl CrashTests {
     }
 }
 
-/// Cuts the power.
-///
-/// # Errors
-///
-/// A [`Failure`] if the request is wrong or a run fails. Violations are in the [answer](CrashTests::failure).
+/// Cuts the power. Violations are in the [answer](CrashTests::failure).
 pub fn run(request: &CrashtestRequest, caller: &dyn Caller) -> Result<CrashTests, Failure> {
     let plan = Plan::of(request)?;
     caller.stop(OnInterrupt::Exit)?;
@@ -107,13 +98,12 @@ pub fn run(request: &CrashtestRequest, caller: &dyn Caller) -> Result<CrashTests
     Ok(plan.tests(request, reports?))
 }
 
-/// What to run.
+/// A request, checked and ready to run.
 struct Plan {
-    /// The policies as given.
     given: Vec<String>,
     policies: Vec<(String, Trimmer)>,
     cuts: u64,
-    /// The numbers of each policy's runs.
+    /// The numbers of the runs of each policy.
     numbers: Vec<u64>,
 }
 
@@ -154,7 +144,7 @@ impl Plan {
         self.policies.iter().flat_map(of).collect()
     }
 
-    /// Puts the reports of all runs together.
+    /// Combines the reports of all runs.
     fn tests(&self, request: &CrashtestRequest, reports: Vec<CrashReport>) -> CrashTests {
         let mut reports = reports.into_iter();
         let mut command = CommandText::new("crashtest");
@@ -193,7 +183,7 @@ mod tests {
 
     use super::*;
 
-    /// The policy `commit` loses a page in every second run.
+    /// Invents a report: under `commit`, every second run loses a page.
     fn invented(policy: Trimmer, cuts: u64, run: u64) -> CrashReport {
         let cuts = (cuts - run * CUTS_PER_RUN).min(CUTS_PER_RUN);
         let mut report =

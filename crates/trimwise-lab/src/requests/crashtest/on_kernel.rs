@@ -1,4 +1,4 @@
-//! Power cuts on a real kernel. What they have in common with a [soak](super::soak) is here.
+//! Power cuts on a real kernel, and what they have in common with a [soak](super::soak).
 
 use std::ops::Range;
 
@@ -23,76 +23,71 @@ use trimwise_study::guest_limits::GuestLimits;
 use trimwise_study::verify::Plant;
 use trimwise_study::{defaults, input};
 
-/// Memory of a guest: enough for the four file systems, and little, so that pages are written back early.
+/// Memory of a guest: enough for the four file systems, but so little that pages are written back early.
 const MEMORY: Bytes = Bytes::mib(96);
-/// Memory of this computer that one run takes besides its guest: what was recorded, and the images of its cuts.
+/// Memory that one run takes on this computer besides its guest: the recording, and the images of its cuts.
 const MEMORY_OF_RUN: Bytes = Bytes::mib(400);
 
-/// A kernel under test, and how runs on it are made.
+/// A kernel under test, and how to test it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OnKernel {
     /// `kernel:VERSION:FS[:MOUNT_OPTIONS]`.
     pub target: String,
-    /// The drive's profile, a name or a file, which is scaled down; `None`: the usual one.
+    /// The drive's profile (a name or a file), which is scaled down; `None` means the default.
     pub device: Option<String>,
-    /// A fault of the drive.
+    /// A fault to plant in the drive.
     pub fault: Option<Plant>,
     /// The only run to make, counted from 0.
     pub run: Option<u64>,
-    /// Seed of everything that is drawn.
+    /// Seed of all random numbers.
     #[serde(default = "defaults::seed")]
     pub seed: u64,
-    /// Runs at a time, which change nothing in the result; `None`: one for each core.
+    /// Runs at a time, without effect on the result; `None` means one for each core.
     pub jobs: Option<u16>,
-    /// When a guest is ended.
+    /// Time limits of a guest.
     #[serde(flatten)]
     pub limits: GuestLimits,
 }
 
-/// Power cuts on a kernel.
+/// A request for power cuts on a kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KernelCrashtestRequest {
-    /// The kernel, and how runs are made.
+    /// The kernel under test.
     #[serde(flatten)]
     pub on: OnKernel,
-    /// The number of cuts; `None`: the usual one. Not with `on.run`.
+    /// Number of cuts; `None` means the default. Cannot be combined with `on.run`.
     pub cuts: Option<u64>,
-    /// The only cut to make, counted from 0 over all runs; not with `on.run` or `cuts`.
+    /// The only cut to make, counted from 0 over all runs. Cannot be combined with `on.run` or `cuts`.
     pub cut: Option<u64>,
 }
 
-/// What was found on a kernel; the order of the keys is part of the format.
+/// The result; the order of the keys is part of the format.
 #[derive(Clone, Debug, Serialize)]
 pub struct KernelCrashTests {
-    /// The version of trimwise.
     pub trimwise: &'static str,
-    /// The seed.
     pub seed: u64,
-    /// As given, without `kernel:`.
+    /// The target as given, without `kernel:`.
     pub target: String,
-    /// The kernel.
     pub kernel: RealKernel,
-    /// The drive, and its size.
+    /// The drive's profile.
     pub device: String,
     /// Size of the drive.
     pub capacity_bytes: u64,
-    /// The planted fault.
     pub fault: Option<&'static str>,
-    /// Cuts of one run.
+    /// Number of cuts in a run.
     pub cuts_per_run: u64,
-    /// Whether it was stopped before its end.
+    /// Whether the user stopped it early.
     pub interrupted: bool,
-    /// The command that repeats this.
     pub command: String,
-    /// For each violation that is described, the command that repeats its cut.
+    /// For each violation described in the report, the command that repeats its cut.
     pub again: Vec<String>,
-    /// All runs together.
+    /// All runs combined.
     #[serde(flatten)]
     pub report: CrashReport,
 }
 
 impl KernelCrashTests {
-    /// Why they count as failed, if they do: a violation, or a stop.
+    /// Returns why the tests count as failed, if they do: a violation, or an interrupt.
     pub fn failure(&self) -> Option<Failure> {
         let broken = || format!("a power cut breaks the file system of {}", self.target);
         failure(self.report.violations, self.interrupted, broken)
@@ -110,7 +105,7 @@ pub(super) fn failure(
     }
 }
 
-/// What a request names, found.
+/// The parts that a request names.
 pub(super) struct Found {
     pub(super) target: KernelTarget,
     pub(super) device: Profile,
@@ -118,7 +113,7 @@ pub(super) struct Found {
 }
 
 impl OnKernel {
-    /// Finds everything, and only then installs the handler for a stop.
+    /// Finds everything that the request names before installing the handler for an interrupt.
     pub(super) fn find(&self, caller: &dyn Caller) -> Result<(Found, Bounds), Failure> {
         self.limits.check()?;
         within("--run", self.run, &RUN)?;
@@ -143,7 +138,7 @@ impl OnKernel {
         Ok((Found { target, device, image }, Bounds { limits: limits(&self.limits), stop }))
     }
 
-    /// Begins a command line with what all runs have in common.
+    /// Starts a command line with the options that all runs share.
     pub(super) fn begun(&self) -> CommandText {
         let mut command = CommandText::new("crashtest");
         command.option("--target", &self.target);
@@ -154,11 +149,7 @@ impl OnKernel {
     }
 }
 
-/// Cuts the power of a guest.
-///
-/// # Errors
-///
-/// A [`Failure`] if the request is wrong or a run fails. Violations are in the [answer](KernelCrashTests::failure).
+/// Cuts the power of a guest. Violations are in the [answer](KernelCrashTests::failure).
 pub fn run(request: &KernelCrashtestRequest, caller: &dyn Caller) -> Result<KernelCrashTests, Failure> {
     let given = [request.cut.is_some(), request.cuts.is_some(), request.on.run.is_some()];
     Mistakes::of([

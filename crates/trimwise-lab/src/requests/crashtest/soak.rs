@@ -1,4 +1,4 @@
-//! Random operations on a real kernel with the power on.
+//! Random operations on a real kernel, without power cuts.
 
 use std::time::{Duration, Instant};
 
@@ -13,60 +13,51 @@ use super::on_kernel::{Found, OnKernel, failure};
 use trimwise::numbers::counted;
 use trimwise_study::caller::Caller;
 
-/// Memory of a guest that soaks: sanitizers take a part of it.
+/// Memory of a soaking guest, of which sanitizers take a part.
 const MEMORY_OF_SOAK: Bytes = Bytes::mib(256);
 
-/// Random operations on a kernel.
+/// A request for random operations on a kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SoakRequest {
-    /// The kernel, and how runs are made.
+    /// The kernel under test.
     #[serde(flatten)]
     pub on: OnKernel,
-    /// This computer's time after which no further runs begin.
+    /// Real time after which no more runs start.
     pub duration: Duration,
-    /// Mount options to change between on the way; empty: none.
+    /// Mount options to switch between during a run; empty means no remounts.
     #[serde(default)]
     pub remounts: Vec<String>,
 }
 
-/// What was found by random operations; the order of the keys is part of the format. How many runs there were depends on this
-/// computer's speed; each of them does not.
+/// The result; the order of the keys is part of the format. The number of runs depends on this computer's speed, but
+/// the result of each does not.
 #[derive(Clone, Debug, Serialize)]
 pub struct SoakTests {
-    /// The version of trimwise.
     pub trimwise: &'static str,
-    /// The seed.
     pub seed: u64,
-    /// As given, without `kernel:`.
+    /// The target as given, without `kernel:`.
     pub target: String,
-    /// The kernel.
     pub kernel: RealKernel,
-    /// The drive.
     pub device: String,
-    /// The mount options to change between.
     pub remounts: Vec<String>,
-    /// Whether it was stopped before its end.
+    /// Whether the user stopped it early.
     pub interrupted: bool,
-    /// For each violation that is described, the command that repeats its run.
+    /// For each violation described in the report, the command that repeats its run.
     pub again: Vec<String>,
-    /// All runs together.
+    /// All runs combined.
     #[serde(flatten)]
     pub report: SoakReport,
 }
 
 impl SoakTests {
-    /// Why they count as failed, if they do: a violation, or a stop.
+    /// Returns why the tests count as failed, if they do: a violation, or an interrupt.
     pub fn failure(&self) -> Option<Failure> {
         let broken = || format!("random operations break {}", self.target);
         failure(self.report.violations, self.interrupted, broken)
     }
 }
 
-/// Runs the operations.
-///
-/// # Errors
-///
-/// A [`Failure`] if the request is wrong or a run fails. Violations are in the [answer](SoakTests::failure).
+/// Runs the operations. Violations are in the [answer](SoakTests::failure).
 pub fn run(request: &SoakRequest, caller: &dyn Caller) -> Result<SoakTests, Failure> {
     let (Found { target, device, image }, bounds) = request.on.find(caller)?;
     let (on, duration) = (&request.on, request.duration);

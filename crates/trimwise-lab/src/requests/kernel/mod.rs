@@ -15,105 +15,93 @@ use trimwise_uml::images::{
 
 use trimwise_study::caller::{Caller, OnInterrupt};
 
-/// Steps of the progress bar for one kernel, and where in them each part of a build begins, in proportion to its time.
+/// Progress steps for one kernel, and the steps at which parts of a build begin, in proportion to their time.
 const STEPS: u64 = 1000;
 const UNPACK_AT: u64 = 15;
 const CONFIGURE_AT: u64 = 45;
 const COMPILE_AT: u64 = 50;
 
-/// Kernels to build.
+/// A request to build kernels.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct KernelBuildRequest {
-    /// Their versions; empty: the whole catalogue.
+    /// Versions to build; empty means the whole catalogue.
     pub versions: Vec<String>,
-    /// Folders of patch sets, applied in this order.
+    /// Folders of patch sets, in the order in which they are applied.
     pub with: Vec<PathBuf>,
-    /// The name of a variant of the configuration.
+    /// A variant of the configuration.
     pub variant: Option<String>,
-    /// The source of the only version: a clean tree or a tarball; `None`: Debian's package.
+    /// The source (a clean tree or a tarball) for the only version; `None` means Debian's package.
     pub source: Option<PathBuf>,
-    /// Compilers at a time; `None`: one for each core.
+    /// Compilers at a time; `None` means one for each core.
     pub jobs: Option<NonZero<u16>>,
-    /// Whether to build again what exists, from the newest package.
+    /// Whether to rebuild existing kernels from the newest package.
     pub again: bool,
 }
 
-/// Kernels, built or not; the order of the keys is part of the format.
+/// The result; the order of the keys is part of the format.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct KernelsReport {
-    /// The version of trimwise.
     pub trimwise: &'static str,
     /// The folder of the kernels.
     pub directory: PathBuf,
-    /// One entry per kernel.
     pub kernels: Vec<Kernel>,
-    /// The sources that are kept for further builds; `None` if they were not looked at.
+    /// The sources kept for further builds; `None` if they were not looked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept: Option<Vec<Kept>>,
 }
 
-/// A source that is kept, with its objects.
+/// A source kept for further builds, with its objects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Kept {
-    /// The version that it is kept for.
+    /// The version that it builds.
     pub version: String,
     /// Where it came from; `null` if it is incomplete.
     pub source: Option<String>,
-    /// Its folder.
     pub directory: PathBuf,
-    /// Disk space.
+    /// Disk space taken.
     pub size_bytes: u64,
 }
 
-/// One kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Kernel {
-    /// Its name: the version, and what was added to it.
+    /// The version, followed by what was added to it.
     pub version: String,
-    /// Whether it is built.
     pub state: State,
-    /// Which kernels its results stand for, if known.
+    /// The kernels that its results stand for, if known.
     pub stands_for: Option<&'static str>,
-    /// What `uname -r` says in it.
+    /// The output of `uname -r` in it.
     pub release: Option<String>,
     /// Where its source came from.
     pub source: Option<String>,
-    /// The patch sets that it was built with, in this order.
+    /// The patch sets that it was built with, in order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub patches: Vec<BuiltSet>,
-    /// The compiler's own first line.
+    /// The first line of the compiler's version.
     pub compiler: Option<String>,
-    /// Hash of patches, configuration and build recipe.
+    /// Hash of the patches, the configuration and the build recipe.
     pub recipe: Option<String>,
-    /// The kernel program.
+    /// The kernel's executable.
     pub linux: Option<PathBuf>,
-    /// Size of the program.
+    /// Size of that executable.
     pub size_bytes: Option<u64>,
-    /// When it was built, UTC.
+    /// When it was built, in UTC.
     pub built: Option<String>,
 }
 
-/// Whether a kernel is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// Built just now.
     New,
-    /// Already built.
+    /// Built earlier.
     Built,
-    /// Built by another trimwise, with another configuration or recipe, or from patches that have changed since; it is
-    /// not used.
+    /// Built by another version of trimwise, with another configuration or recipe, or from patches that have since
+    /// changed; such a kernel is not used.
     Outdated,
-    /// Can be built.
     NotBuilt,
 }
 
-/// Builds the kernels that are missing.
-///
-/// # Errors
-///
-/// A [`Failure`] if the request is wrong, a build fails or the caller stops it. What was built until then stays.
+/// Builds the missing kernels. If a build fails or the caller stops it, kernels built until then are kept.
 pub fn build(request: &KernelBuildRequest, caller: &dyn Caller) -> Result<KernelsReport, Failure> {
     let cache = Cache::of_user().map_err(failure)?;
     let mut versions = request.versions.clone();
@@ -172,18 +160,18 @@ pub fn build(request: &KernelBuildRequest, caller: &dyn Caller) -> Result<Kernel
     })
 }
 
-/// Reports what became of the outdated images that the new one replaces, if there were any.
+/// Reports what happened to the outdated images that the new one replaces, if there were any.
 fn removed(name: &KernelName, freed_bytes: Result<u64, String>) -> Option<String> {
     match freed_bytes {
         Ok(0) => None,
         Ok(bytes) => Some(format!("removed outdated images of {name}: {} freed", Bytes(bytes))),
         Err(error) => Some(format!(
-            "outdated images of {name} are still there: {error}; `trimwise kernel list` names them"
+            "outdated images of {name} are still there: {error}; `trimwise kernel list` lists them"
         )),
     }
 }
 
-/// Tells what a build has left for the next one.
+/// Reports what a build leaves for later builds.
 fn kept(cache: &Cache, name: &KernelName) -> Option<String> {
     let kept = cache.kept().ok()?.into_iter().find(|kept| kept.version == name.version())?;
     (!name.is_plain()).then(|| {
@@ -197,7 +185,7 @@ fn kept(cache: &Cache, name: &KernelName) -> Option<String> {
     })
 }
 
-/// Returns how far a build is, and its current step.
+/// Returns the progress of a build, in steps, and what it is doing.
 fn at(step: Step) -> (u64, String) {
     match step {
         Step::Wait => (0, "waiting for another build of it".to_owned()),
@@ -212,11 +200,7 @@ fn at(step: Step) -> (u64, String) {
     }
 }
 
-/// Lists the kernels that are built and those that can be.
-///
-/// # Errors
-///
-/// A [`Failure`] if the folder of the kernels cannot be read.
+/// Lists the kernels that are built, and those that can be built.
 pub fn list() -> Result<KernelsReport, Failure> {
     let cache = Cache::of_user().map_err(failure)?;
     let images = cache.list().map_err(failure)?;
@@ -278,7 +262,7 @@ impl Kernel {
     }
 }
 
-/// A kernel that cannot be found, built or removed: what the user can correct is a usage error.
+/// Turns an error that the user can correct into a usage error.
 pub fn failure(error: KernelError) -> Failure {
     match error {
         KernelError::Interrupted => Failure::Interrupted,

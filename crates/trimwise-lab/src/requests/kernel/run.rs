@@ -1,6 +1,6 @@
-//! A program of this computer on a real kernel, in virtual time, in a file system on a modelled drive.
+//! Runs a program of this computer on a real kernel, in virtual time, in a file system on a modelled drive.
 //!
-//! Whatever ends the run, there is a report with what the program has printed.
+//! However the run ends, the report has the output that the program printed until then.
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -33,130 +33,123 @@ use trimwise_study::check::{at_most_one, within};
 use trimwise_study::guest_limits::GuestLimits;
 use trimwise_study::{as_text, defaults, input, programs};
 
-/// What stands for the file system in the target of a run without one.
+/// Stands for the file system in the target of a run without one.
 pub const NO_FILE_SYSTEM: &str = "none";
 
-/// How full an aged file system can be, in percent.
+/// Accepted percentages for the use of an aged file system.
 pub const AGED_PERCENT: RangeInclusive<u8> = 0..=100;
 
-/// A program to run on a kernel.
+/// A request to run a program on a kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KernelRunRequest {
     /// `KERNEL:FS[:MOUNT_OPTIONS]`, or `KERNEL:none`.
     pub target: String,
     /// The program and its arguments.
     pub command: Vec<String>,
-    /// The drive's profile, a name or a file; `None`: the usual one.
+    /// The drive's profile, a name or a file; `None` means the default.
     pub device: Option<String>,
-    /// How full the file system is after ageing, in percent; `None`: it is new.
+    /// How full the file system is after ageing, in percent; `None` means a new one.
     pub aged_percent: Option<u8>,
-    /// An image of a file system, a copy of which is used instead of a new one; not with `aged_percent`.
+    /// An image of a file system to use a copy of, instead of a new file system. Cannot be combined with
+    /// `aged_percent`.
     pub image: Option<PathBuf>,
-    /// The profile of a second, empty drive.
+    /// The profile of a second, empty drive, if there is to be one.
     pub disk: Option<String>,
-    /// Memory of the guest, in MiB; `None`: the usual size.
+    /// Memory of the guest in MiB; `None` means the default.
     pub memory_mib: Option<u64>,
-    /// Seed of everything that drives and ageing draw.
+    /// Seed of the random numbers of drives and ageing.
     #[serde(default = "defaults::seed")]
     pub seed: u64,
-    /// When the guest is ended.
+    /// Time limits of the guest.
     #[serde(flatten)]
     pub limits: GuestLimits,
-    /// Words that are added to the kernel's command line.
+    /// Words to add to the kernel's command line.
     #[serde(with = "as_text::option", default)]
     pub boot: Option<BootOptions>,
-    /// Whether the requests to the first drive are recorded.
+    /// Whether to record the requests to the first drive.
     #[serde(default)]
     pub is_traced: bool,
-    /// Whether those to the second drive are.
+    /// Whether to record the requests to the second drive.
     #[serde(default)]
     pub is_disk_traced: bool,
 }
 
-/// What happened; nothing in it depends on the speed of this computer. The order of the keys is part of the format.
+/// The result, which does not depend on the speed of this computer. The order of the keys is part of the format.
 #[derive(Clone, Debug, Serialize)]
 pub struct RunReport {
-    /// The version of trimwise.
     pub trimwise: &'static str,
-    /// The seed of the drive.
     pub seed: u64,
-    /// The kernel.
     pub kernel: RealKernel,
-    /// The device.
     pub device: String,
-    /// Memory of the guest.
     pub memory_bytes: u64,
-    /// Options added to the kernel's command line.
+    /// Words added to the kernel's command line.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub boot: Vec<String>,
-    /// How much of the file system was in use after ageing; `None` if it was new.
+    /// How full the file system was after ageing, in percent; `None` if it was new.
     pub aged_percent: Option<u8>,
-    /// The image that was there instead of a new file system.
+    /// The image used instead of a new file system.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<Image>,
-    /// The program and its arguments.
     pub command: Vec<String>,
-    /// How it ended, and its output; with neither exit code nor signal if the run broke off.
+    /// How the program ended, and its output. Neither exit code nor signal is set if the run broke off.
     pub program: ProgramEnd,
-    /// Why the run failed, if it did.
+    /// Why the run failed; `None` if it did not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
-    /// True if the program had unmounted the file system, and left it so.
+    /// Whether the program had unmounted the file system and left it unmounted.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_unmounted_by_program: bool,
     /// Faults in the kernel's log; if there are any, the figures cannot be trusted.
     pub complaints: Vec<String>,
-    /// The program's run, and then the unmount, which writes what was only in memory; empty if the run broke off.
+    /// The program, and then the unmount, which writes what was still only in memory; empty if the run broke off.
     pub phases: Vec<Phase>,
-    /// The second drive and what happened to it in these phases.
+    /// The second drive, and what happened to it in these phases.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk: Option<SecondDisk>,
 }
 
-/// A second drive.
 #[derive(Clone, Debug, Serialize)]
 pub struct SecondDisk {
-    /// What programs call it.
+    /// The node under which programs know it.
     pub node: &'static str,
     /// Its profile.
     pub device: String,
-    /// As those of the first drive.
+    /// Like the phases of the first drive.
     pub phases: Vec<Phase>,
 }
 
-/// A part of the run.
+/// A phase of the run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Phase {
     /// `program` or `unmount`.
     pub phase: &'static str,
-    /// How long it took, in virtual time.
+    /// How long it took in virtual time.
     pub duration_ns: u64,
     /// The kernel's requests to the drive.
     pub requests: PortCounts,
-    /// What the drive did; stale space is not followed.
+    /// The drive's counters. Stale space is not tracked.
     pub device_stats: DeviceFigures,
 }
 
-/// A program that was run.
+/// The report of a run, and what is not part of the report.
 #[derive(Debug)]
 pub struct KernelRun {
-    /// What happened.
     pub report: RunReport,
     /// Why the run counts as failed, if it does: it broke off, the kernel complained, or the program failed.
     pub failure: Option<Failure>,
-    /// This computer's time, in seconds.
+    /// Real time in seconds.
     pub wall_s: f64,
-    /// The requests to the first drive, if asked for.
+    /// The requests to the first drive, if recorded.
     pub trace: Option<DriveTrace>,
-    /// Those to the second drive.
+    /// The requests to the second drive, if recorded.
     pub disk_trace: Option<DriveTrace>,
 }
 
-/// A kernel and what it mounts, as a run names them.
+/// A kernel and what it mounts, as given in a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct RunTarget {
     kernel: KernelName,
-    /// `None`: the drive is left to the program.
+    /// `None` leaves the drive to the program.
     file_system: Option<FileSystem>,
     options: String,
 }
@@ -188,7 +181,7 @@ impl FromStr for RunTarget {
 }
 
 impl RunTarget {
-    /// Finds the kernel; if `makes` the file system, also the program for that.
+    /// Finds the kernel and, if `makes` is set, the program that makes the file system.
     fn image(&self, device: &Profile, makes: bool) -> Result<KernelImage, Failure> {
         let Some(file_system) = self.file_system.filter(|_| makes) else {
             return guests::kernel(&self.kernel);
@@ -203,7 +196,7 @@ impl RunTarget {
     }
 }
 
-/// A request of which everything was found.
+/// A request whose parts have all been found.
 pub struct Plan<'a> {
     request: &'a KernelRunRequest,
     target: RunTarget,
@@ -214,21 +207,17 @@ pub struct Plan<'a> {
     image: Option<(Image, SparseStore)>,
 }
 
-/// What is told while a program runs, and of the guest that it runs in.
+/// Where the program's output and the kernel's log go while a program runs.
 pub struct Watch<'a> {
-    /// Is called with each piece of the program's output as it comes; `None` to have it in the report alone. Until the
-    /// first piece, progress is shown.
+    /// Called with each piece of the program's output as it comes; `None` leaves the output to the report. Progress is
+    /// shown until the first piece.
     pub says: Option<&'a mut Says<'a>>,
     /// Receives the kernel's log, even if the run fails.
     pub log: &'a mut Vec<u8>,
 }
 
 impl<'a> Plan<'a> {
-    /// Finds what the request names.
-    ///
-    /// # Errors
-    ///
-    /// A [`Failure`] that names what is wrong or missing.
+    /// Finds everything that the request names; the error says what is wrong or missing.
     pub fn of(request: &'a KernelRunRequest) -> Result<Self, Failure> {
         request.limits.check()?;
         let command = match request.command.is_empty() {
@@ -260,11 +249,7 @@ impl<'a> Plan<'a> {
         Ok(Self { request, target, kernel, command, device, second, image })
     }
 
-    /// Runs the program.
-    ///
-    /// # Errors
-    ///
-    /// A [`Failure`] if nothing was run. A run or a program that fails is in the result.
+    /// Runs the program. Fails only if nothing was run; a run or a program that fails is part of the result.
     pub fn run(self, input: Said, caller: &dyn Caller, watch: Watch<'_>) -> Result<KernelRun, Failure> {
         let Self { request, target, kernel: kernel_image, command, device, second, image } = self;
         let (image, store) = image.unzip();
@@ -292,7 +277,7 @@ impl<'a> Plan<'a> {
             Some(store) => disk_over(store, &device, seed, is_traced),
         };
         let mut disks = vec![first.map_err(guests::failure)?];
-        // The two draw apart.
+        // The two drives draw different random numbers.
         let second_disk =
             second.as_ref().map(|profile| new_disk(profile, seed.wrapping_add(1), request.is_disk_traced));
         disks.extend(second_disk.transpose().map_err(guests::failure)?);
@@ -357,8 +342,7 @@ fn no_report() -> Failure {
 }
 
 impl RunReport {
-    /// Takes what the guest reported of the program, which was the step with the number `at`, and of the unmount after
-    /// it.
+    /// Fills in what the guest reported about the program, which was step number `at`, and about the unmount after it.
     fn take(&mut self, ran: JobReport, at: usize, file_system: Option<FileSystem>) -> Result<(), Failure> {
         self.complaints = ran.complaints;
         let mut outcomes = ran.steps.into_iter().skip(at).map(|step| step.outcome);
@@ -372,7 +356,7 @@ impl RunReport {
         Ok(())
     }
 
-    /// Returns why a run that came to its end counts as failed, if it does: the program failed, or the kernel complained.
+    /// Returns why a completed run counts as failed, if it does: the program failed, or the kernel complained.
     fn failed(&self) -> Option<Failure> {
         let of_program = self.program.failure().map(|how| format!("{}: {how}", self.command[0]));
         let of_kernel = (!self.complaints.is_empty())
@@ -381,7 +365,7 @@ impl RunReport {
         (!all.is_empty()).then(|| Failure::run(all.join("\n")))
     }
 
-    /// Returns what a person should know of a run that came to its end, and may take for something else.
+    /// Returns remarks on a completed run that could otherwise be misunderstood.
     pub fn remarks(&self) -> Vec<String> {
         let mut remarks = Vec::new();
         if self.is_unmounted_by_program {
@@ -402,10 +386,10 @@ impl RunReport {
     }
 }
 
-/// The drives of a run that came to its end.
+/// The drives of a completed run.
 struct Drives<'a> {
     disks: Vec<Disk>,
-    /// Number of the mark at the program's beginning.
+    /// Number of the mark at the program's start.
     at: usize,
     device: &'a Profile,
     second: Option<&'a Profile>,

@@ -1,4 +1,4 @@
-//! The requests to a guest's drive as a trace: a table, blktrace's records, or trimwise's own format.
+//! Traces of the requests to a guest's drive: as a table, as blktrace's records, or in trimwise's own format.
 
 use std::fmt::Write as _;
 use std::io;
@@ -10,17 +10,17 @@ use trimwise::units::{Lba, SECTOR_BYTES, SectorRange, SimDuration, SimTime};
 use trimwise_linux::trace_file::NewTrace;
 use trimwise_uml::disk::{Mark, TraceEntry, Traced};
 
-/// What a drive was asked for, from the boot of its guest to the last unmount.
+/// The requests to a drive, from the boot of its guest to the last unmount.
 #[derive(Debug)]
 pub struct DriveTrace {
     pub(super) header: Header,
     pub(super) entries: Vec<TraceEntry>,
-    /// The program's start.
+    /// The mark at the program's start.
     pub(super) begin: Mark,
 }
 
 impl DriveTrace {
-    /// The requests since the program's start, with times since then.
+    /// Returns the requests since the program's start, with times relative to that start.
     fn counted(&self) -> impl Iterator<Item = TraceEntry> + '_ {
         let begin = self.begin.at.0;
         let since = move |entry: &TraceEntry| TraceEntry {
@@ -31,17 +31,13 @@ impl DriveTrace {
         self.entries[self.begin.traced..].iter().map(since)
     }
 
-    /// The requests since the program's start as a list in JSON.
-    ///
-    /// # Errors
-    ///
-    /// Those of the JSON writer.
+    /// Formats the requests since the program's start as a list in JSON.
     pub fn json(&self) -> serde_json::Result<String> {
         let trace: Vec<TraceEntry> = self.counted().collect();
         Ok(serde_json::to_string(&trace)? + "\n")
     }
 
-    /// The requests since the program's start as a table with a line of headings.
+    /// Formats the requests since the program's start as CSV with a header.
     pub fn csv(&self) -> String {
         let mut text = "at_ns,done_ns,kind,offset_bytes,length_bytes\n".to_owned();
         for TraceEntry { at_ns, done_ns, kind, offset_bytes, length_bytes, .. } in self.counted() {
@@ -50,23 +46,16 @@ impl DriveTrace {
         text
     }
 
-    /// Writes the requests since the program's start as blktrace's records.
-    ///
-    /// # Errors
-    ///
-    /// The operating system's; also if the file exists, unless it may be replaced.
+    /// Writes the requests since the program's start as blktrace's records. Fails if the file exists, unless `replace`
+    /// is set.
     pub fn write_blktrace(&self, path: &Path, replace: bool) -> io::Result<()> {
         let mut writer = blktrace::Writer::new(NewTrace::create(path, replace)?);
         self.counted().try_for_each(|entry| writer.write(&record(&entry)))?;
         writer.finish()?.finish()
     }
 
-    /// Writes trimwise's own format, which also gets the requests before the program's start: they made the drive what it
-    /// was.
-    ///
-    /// # Errors
-    ///
-    /// The operating system's; also if the file exists, unless it may be replaced.
+    /// Writes trimwise's own format, including the requests before the program's start, because they brought the drive
+    /// into its state. Fails if the file exists, unless `replace` is set.
     pub fn write_own(&self, path: &Path, replace: bool) -> io::Result<()> {
         let mut writer = Writer::new(NewTrace::create(path, replace)?, &self.header)?;
         let (before, after) = self.entries.split_at(self.begin.traced);
@@ -77,7 +66,7 @@ impl DriveTrace {
     }
 }
 
-/// A request as traces have it. They have no writes of zeros: these are what the drive made of them.
+/// Converts a request. Traces have no writes of zeros, so these become what the drive made of them.
 fn record(entry: &TraceEntry) -> Record {
     let TraceEntry { at_ns, done_ns, kind, offset_bytes, length_bytes, is_trim } = *entry;
     let kind = match kind {
@@ -90,7 +79,7 @@ fn record(entry: &TraceEntry) -> Record {
     let request = Request {
         kind,
         sectors: SectorRange::new(Lba(offset_bytes / SECTOR_BYTES), length_bytes / SECTOR_BYTES),
-        // The disk is not told.
+        // The disk does not learn which requests are synchronous.
         sync: matches!(kind, RequestKind::Read | RequestKind::Flush),
         fua: false,
         meta: false,

@@ -1,4 +1,4 @@
-//! Somebody's own policies: which files of a folder are some, and how each is started.
+//! The user's own policies: finds them in a folder, and says how to start each.
 
 use std::ffi::OsString;
 use std::fs;
@@ -20,43 +20,41 @@ use super::{RULES_FILE, TournamentRequest};
 use trimwise_study::caller::Caller;
 use trimwise_study::sweep::Named;
 
-/// Runs a policy in Python. It needs no package.
+/// Runs a policy written in Python, without needing any package.
 const HARNESS: &str = include_str!("../../../../../python/trimwise/governor.py");
-/// The largest file of a policy: a program with all its debugging information.
+/// Largest file of a policy: a program with all its debugging information.
 const BYTES_MAX: u64 = 1 << 30;
 
 /// A file that takes part.
 pub struct Entrant {
     /// The file's name.
     pub name: String,
-    /// Hash of the file; of a policy in Rust, of the program that was built of it.
+    /// Hash of the file or, for a policy in Rust, of the program built from it.
     pub sha256: String,
-    /// How it is started; else why it cannot be.
+    /// How to start it, or why it cannot be started.
     pub start: Result<Start, String>,
 }
 
 impl Entrant {
-    /// The policy as results name it.
+    /// Returns the policy's identifier in results.
     pub fn id(&self) -> PolicyId {
         PolicyId::Named(self.name.as_str().into())
     }
 
-    /// The file and what is in it.
+    /// Returns the file's name with its hash.
     pub fn named(&self) -> Named {
         Named { name: self.name.clone(), sha256: self.sha256.clone() }
     }
 
-    /// The policy, a new process for each governor.
+    /// Returns the policy, which starts a new process for each governor.
     pub fn policy(&self) -> Result<Policy, String> {
         let start = self.start.clone()?;
         Ok(Policy::new(&self.name, move || start.governor()))
     }
 }
 
-/// Finds the policies of a folder in the order of their names.
-///
-/// # Errors
-/// A folder or a file that cannot be read, and what is missing to run a policy.
+/// Finds the policies in a folder, in the order of their names. Fails if a file cannot be read, or if something needed
+/// to run a policy is missing.
 pub fn find(
     request: &TournamentRequest,
     patience: Duration,
@@ -68,12 +66,12 @@ pub fn find(
         |path: &Path, error: &dyn std::fmt::Display| Failure::usage(format!("{}: {error}", path.display()));
     let folder = fs::canonicalize(folder).map_err(|error| {
         let expected = "expected an existing folder, which may be empty";
-        failed(folder, &format!("{error}; {expected}: then only the policies of the rules play"))
+        failed(folder, &format!("{error}; {expected}: then only the policies of the rules take part"))
     })?;
     let mut files = Vec::new();
     for entry in fs::read_dir(&folder).map_err(|error| failed(&folder, &error))? {
         let path = entry.map_err(|error| failed(&folder, &error))?.path();
-        // Links count as what they lead to.
+        // Symbolic links count as the file that they point to.
         let is_file = fs::metadata(&path).is_ok_and(|found| found.is_file());
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if is_file && !name.starts_with('.') && name != RULES_FILE {
@@ -103,7 +101,7 @@ pub fn find(
                 continue;
             }
         };
-        // The library that a program was built with decides too.
+        // For Rust, hash the program: the library that it was built with matters too.
         let built = words.as_ref().ok().and_then(|words| words.first()).filter(|_| extension == "rs");
         let decides = built.map_or(path.as_path(), Path::new);
         let bytes = read_input(decides, BYTES_MAX).map_err(|error| failed(decides, &error))?;
@@ -112,7 +110,7 @@ pub fn find(
     Ok(entrants)
 }
 
-/// Refuses a policy that needs a program which this computer does not have.
+/// Rejects a policy that needs a program which is not installed.
 fn expect_program(program: &str, what: &str, policy: &str) -> Result<(), Failure> {
     let mut command = Command::new(program);
     command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -122,7 +120,7 @@ fn expect_program(program: &str, what: &str, policy: &str) -> Result<(), Failure
     })
 }
 
-/// Compiles a policy in Rust with the library of a checkout. Returns the program, or why there is none.
+/// Compiles a policy in Rust with the library of a checkout. Returns the program, or why it does not compile.
 fn compiled(
     name: &str,
     file: &Path,
@@ -150,7 +148,7 @@ fn compiled(
     let folder = cache.join(&package);
     let failed = |error: std::io::Error| Failure::run(format!("{}: {error}", folder.display()));
     let quoted = |path: &Path| toml::Value::String(path.display().to_string()).to_string();
-    // With the library's versions of what it needs, and optimised as little as pays.
+    // Uses the versions of the library's lock file, and as little optimisation as is worthwhile.
     let manifest = format!(
         "[package]\nname = \"{package}\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n\
          [[bin]]\nname = \"{package}\"\npath = {}\n\n\
@@ -176,7 +174,7 @@ fn compiled(
     Ok(Err(format!("does not compile: {}", errors.join(" / "))))
 }
 
-/// Where programs of policies are kept.
+/// Returns the folder in which compiled policies are kept.
 fn cache() -> Option<PathBuf> {
     let of = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let cache = of("XDG_CACHE_HOME").or_else(|| of("HOME").map(|home| home.join(".cache")))?;

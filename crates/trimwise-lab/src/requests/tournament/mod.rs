@@ -1,8 +1,8 @@
-//! `tournament`: trimwise's policies and somebody's own over the same cells, ranked.
+//! `tournament`: ranks trimwise's policies and the user's own over the same cells.
 //!
-//! The rules are a grid, as a sweep reads it. trimwise's policies are one sweep of that grid, and each own policy is a
-//! sweep of its own, in a folder of its own: a changed file runs alone again. The standings are made from the finished
-//! cells, so their bytes depend on nothing but the rules, the version and the files.
+//! The rules are a grid, as for a sweep. trimwise's policies are one sweep of that grid; each of the user's policies is
+//! a sweep of its own, in a folder of its own, so that only a changed file runs again. The standings are computed from
+//! the finished cells and depend on nothing but the rules, the version and the files.
 
 mod entrants;
 mod process;
@@ -31,128 +31,118 @@ use trimwise_study::input;
 use trimwise_study::place::check_directory;
 use trimwise_study::sweep::{self, Ended, Folder, Grid, Named, Own, SweepRequest};
 
-/// The file of a folder that has its rules.
+/// The file in the policies' folder that has the rules.
 pub const RULES_FILE: &str = "tournament.toml";
-/// The rules of a folder without that file.
+/// The rules if there is no such file.
 pub const RULES: &str = include_str!("rules.toml");
-/// What the built-in rules are called.
+/// The name of those rules.
 const BUILT_IN: &str = "built-in rules";
-/// The folder of results in the policies' folder, unless another is given.
+/// The default folder of results, inside the policies' folder.
 const RESULTS: &str = "results";
-/// Seconds that a policy may think about an event.
+/// Default number of seconds that a policy may think about an event.
 pub const PATIENCE_S: u64 = 10;
 
-/// Whose policies, under which rules.
+/// A request for a tournament.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TournamentRequest {
-    /// The folder of the policies and, if others than the built-in ones hold, of the rules.
+    /// The folder of the policies and, unless the built-in rules apply, of the rules.
     pub dir: PathBuf,
-    /// The folder of the results; `None`: `results` in that folder.
+    /// The folder of the results; `None` means `results` in the policies' folder.
     pub out: Option<PathBuf>,
-    /// A checkout of trimwise's source, with which policies in Rust are compiled.
+    /// A checkout of trimwise's source, with whose library policies in Rust are compiled.
     pub source: Option<PathBuf>,
-    /// Whether nothing is run.
+    /// Whether to run nothing.
     pub is_dry: bool,
-    /// Whether results of other rules or versions are replaced.
+    /// Whether to replace results of other rules or versions.
     pub replaces: bool,
-    /// Seconds that a policy may think about an event; `None`: [`PATIENCE_S`].
+    /// Seconds that a policy may think about an event; `None` means [`PATIENCE_S`].
     pub max_silence_s: Option<u64>,
-    /// Runs at a time; the result is the same for any number.
+    /// Runs at a time, without effect on the result.
     pub jobs: Option<u16>,
 }
 
 /// The standings, as `--json` writes them; the order of the keys is part of the format.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Tournament {
-    /// The version of trimwise.
     pub trimwise: String,
     /// The rules' file, or `built-in rules`.
     pub rules: String,
-    /// The rules, a grid as `sweep` reads it (TOML).
+    /// The rules: a grid in TOML, as `sweep` reads it.
     pub grid: String,
-    /// How the number of cells comes about.
+    /// The factors whose product is the number of cells.
     pub cells: String,
-    /// The seeds of everything drawn at random.
+    /// Seeds of all random numbers.
     pub seeds: Vec<u64>,
-    /// Somebody's own policies.
+    /// The user's own policies.
     pub own: Vec<Named>,
     /// The policy whose time and flash are 1 in each cell.
     pub reference: PolicyId,
-    /// Those that are ranked, best first.
+    /// The ranked policies, best first.
     pub standings: Vec<Row>,
-    /// The bounds that no host can reach, which have no rank.
+    /// Bounds that no host can reach, which have no rank.
     pub bounds: Vec<Row>,
-    /// Those that are out.
     pub disqualified: Vec<Disqualified>,
     /// The cells, in the order of the grid.
     pub cases: Vec<Case>,
     /// The code that decides the results.
     pub made_by: MadeBy,
-    /// The command that repeats it.
     pub command: String,
 }
 
-/// A policy's place.
+/// A policy's place in the standings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// The policy; a file's name if it is somebody's own.
+    /// The policy, or the file's name if it is the user's own.
     pub policy: PolicyId,
-    /// The best and the worst rank that the cells leave open; `None` of a bound.
+    /// The best and worst rank that are possible given the cells; `None` for a bound.
     pub rank: Option<(usize, usize)>,
-    /// The geometric mean over the cells of its time as a ratio to the reference's.
+    /// The geometric mean, over the cells, of its time relative to the reference's.
     pub time: f64,
-    /// The 95 % interval of that; `None` if there are too few groups of cells.
+    /// The 95 % interval of that mean; `None` if there are too few groups of cells.
     pub interval: Option<(f64, f64)>,
-    /// Its largest ratio to the shortest time in a cell; `None` of a bound.
+    /// Its largest ratio to the shortest time in a cell; `None` for a bound.
     pub worst: Option<f64>,
-    /// The number of that cell in `cases`, from 0.
+    /// The index of that cell in `cases`.
     pub worst_case: Option<usize>,
-    /// Cells in which no other was faster; `None` of a bound.
+    /// Number of cells in which no other policy was faster; `None` for a bound.
     pub won: Option<usize>,
-    /// The geometric mean over the cells of the flash written, as a ratio to the reference's.
+    /// The geometric mean, over the cells, of the flash written relative to the reference's.
     pub flash: f64,
 }
 
-/// A policy without a place.
+/// A disqualified policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Disqualified {
-    /// The policy; a file's name if it is somebody's own.
+    /// The policy, or the file's name if it is the user's own.
     pub policy: PolicyId,
-    /// In which run, at which event, and why.
+    /// The run, the event, and what was wrong.
     pub reason: String,
 }
 
 /// A device, a workload and a utilization: one cell of the standings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Case {
-    /// The device.
     pub device: String,
-    /// The workload.
     pub workload: String,
     /// How full the file system is before the run.
     pub utilization_percent: u8,
-    /// What policies are judged by.
+    /// The measure that policies are judged by.
     pub measure: Measure,
     /// The reference's time: the geometric mean over seeds and repetitions.
     pub reference_s: f64,
-    /// The times of the policies as ratios to that: first the standings', then the bounds'.
+    /// The policies' times relative to that: first the standings', then the bounds'.
     pub times: Vec<f64>,
 }
 
-/// What a policy reached in each case.
+/// What a policy achieved in each case.
 struct Costs {
     policy: PolicyId,
-    /// Time and flash as ratios to the reference's.
+    /// Time and flash relative to the reference's.
     costs: Vec<(f64, f64)>,
 }
 
-/// Runs a tournament.
-///
-/// # Errors
-///
-/// What is wrong with the request, the rules or the folder of the results, or that it was interrupted.
-/// [`Tournament::failure`] says whether policies are out.
+/// Runs a tournament. [`Tournament::failure`] says whether policies were disqualified.
 pub fn run(request: &TournamentRequest, caller: &dyn Caller) -> Result<Tournament, Failure> {
     Mistakes::of([
         within("jobs", request.jobs, &JOBS),
@@ -172,7 +162,7 @@ pub fn run(request: &TournamentRequest, caller: &dyn Caller) -> Result<Tournamen
     let out = request.out.clone().unwrap_or_else(|| request.dir.join(RESULTS));
     check_directory("out", &out)?;
     let played = Played { request, caller, stop: &stop };
-    // All of them before the first run: what is refused costs no time.
+    // Open all sweeps before the first run, so that a refusal costs no time.
     let built_in = played.open(grid, out.join("built-in"))?;
     let mut places = Vec::new();
     for entrant in &entrants {
@@ -206,7 +196,7 @@ pub fn run(request: &TournamentRequest, caller: &dyn Caller) -> Result<Tournamen
     Ok(tournament)
 }
 
-/// The rules, and where they come from.
+/// The rules, with the file that they come from.
 struct Rules {
     file: String,
     text: String,
@@ -234,7 +224,7 @@ impl Rules {
         Err(of.at(&self.file, Some(1 + line.unwrap_or_default())).fail())
     }
 
-    /// The standings before anybody has played.
+    /// Returns the standings before any run.
     fn empty(&self, grid: &Grid, request: &TournamentRequest) -> Tournament {
         let mut command = CommandText::new("tournament");
         command.argument(request.dir.display());
@@ -268,17 +258,17 @@ impl Rules {
     }
 }
 
-/// What the sweeps of a tournament share.
+/// Whatever all sweeps of a tournament share.
 struct Played<'a> {
     request: &'a TournamentRequest,
     caller: &'a dyn Caller,
     stop: &'a Arc<AtomicBool>,
 }
 
-/// The results of a sweep by cell: figures, or why there are none.
+/// The results of a sweep, cell by cell: figures, or why there are none.
 type Cells = Vec<Result<Cell, String>>;
 
-/// A sweep and its folder.
+/// A sweep with its open folder.
 struct Opened {
     grid: Grid,
     folder: Folder,
@@ -286,7 +276,6 @@ struct Opened {
 }
 
 impl Played<'_> {
-    /// Opens the folder of a sweep.
     fn open(&self, grid: Grid, out: PathBuf) -> Result<Opened, Failure> {
         let folder = Folder::open(&out, &grid, self.request.replaces).map_err(|failure| match failure {
             Failure::Usage(mut mistakes) if Folder::is_of_sweep(&out) => {
@@ -299,14 +288,14 @@ impl Played<'_> {
         Ok(Opened { grid, folder, out })
     }
 
-    /// Runs what a folder does not have yet of its grid, and returns all of it.
+    /// Runs the cells that the folder does not have yet, and returns all of them.
     fn sweep(&self, Opened { grid, folder, out }: &Opened) -> Result<Cells, Ended> {
         let request = SweepRequest { out: out.clone(), jobs: self.request.jobs, ..SweepRequest::default() };
         let summary = sweep::sweep(grid, folder, &request, self.caller, self.stop)?;
         match summary.ended_by {
             None => Ok(sweep::results(grid, folder)?),
             Some(Failure::Interrupted) => {
-                self.caller.note("finished runs are kept: the same command goes on with the others");
+                self.caller.note("finished runs are kept; run the same command again to continue");
                 Err(Failure::Interrupted.into())
             }
             Some(failure) if summary.is_out => Err(Ended::Out(failure.to_string())),
@@ -314,7 +303,7 @@ impl Played<'_> {
         }
     }
 
-    /// Does the same for an own policy, and expects it to repeat itself.
+    /// Runs the sweep of one of the user's policies, and requires a repeated cell to have the same result.
     fn own(&self, opened: &Opened) -> Result<Cells, Ended> {
         let cells = self.sweep(opened)?;
         if cells.first().is_some_and(Result::is_ok)
@@ -322,8 +311,8 @@ impl Played<'_> {
         {
             return Ok(cells);
         }
-        let why = "a second run of the first cell had another result; expected decisions that follow from the events \
-                   alone, not from a clock, a random number or a file";
+        let why = "a second run of the first cell gave a different result; expected decisions that follow from the \
+                   events alone, not from a clock, a random number or a file";
         Err(Ended::Out(why.to_owned()))
     }
 }
@@ -344,14 +333,14 @@ impl Row {
     }
 }
 
-/// Time and flash of a run.
+/// Returns the time and flash of a run.
 fn cost(cell: &Cell) -> (f64, f64) {
     let flash = cell.device_stats.as_ref().map_or(0, |device| device.nand_units_written);
     (cell.measured_ns().max(1) as f64, flash.max(1) as f64)
 }
 
 impl Tournament {
-    /// Ranks what ran: trimwise's policies, whose cells lie next to each other, and the own ones.
+    /// Ranks trimwise's policies, whose cells are interleaved, and the user's own.
     fn judge(&mut self, grid: &Grid, built_in: Cells, own: Vec<(PolicyId, Cells)>) -> Result<(), Failure> {
         let policies = &grid.description.policies;
         let mut field: Vec<(PolicyId, Cells)> =
@@ -392,7 +381,7 @@ impl Tournament {
         let is_bound = |result: &&Costs| result.policy.spec().is_some_and(|spec| !spec.is_usable());
         let times = |result: &Costs| result.costs.iter().map(|(time, _)| *time).collect::<Vec<f64>>();
         let (bounds, ranked): (Vec<&Costs>, Vec<&Costs>) = results.iter().partition(is_bound);
-        // A drive under a workload is one group, however full it is: these cells go together.
+        // Cells with the same drive and workload form a group, whatever the utilization, because they vary together.
         let mut groups = HashMap::new();
         let mut group_of = |case: usize| {
             let place = grid.place(case as u64 * grid.cells_per_case());
@@ -434,7 +423,7 @@ impl Tournament {
         Ok(())
     }
 
-    /// Returns that policies are out, if some are.
+    /// Returns a failure if any policy was disqualified.
     pub fn failure(&self) -> Option<Failure> {
         let out: Vec<String> = self.disqualified.iter().map(|out| out.policy.to_string()).collect();
         (!out.is_empty()).then(|| Failure::run(format!("disqualified: {}", out.join(", "))))

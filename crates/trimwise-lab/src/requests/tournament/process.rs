@@ -1,8 +1,7 @@
-//! A policy in a process of its own, as a governor: a new process for each run.
+//! A policy in a process of its own, used as a governor: each run starts a new process.
 //!
-//! The host trusts it with nothing but time, and not with much of that: it asks and waits, and whatever the policy
-//! answers is checked before it is carried out. A mistake ends the run by unwinding, as the model's callbacks return
-//! nothing.
+//! The host trusts the process with nothing but some time: it asks and waits, and checks every answer before acting on
+//! it. A mistake ends the run by unwinding, because the model's callbacks return nothing.
 
 use std::cell::RefCell;
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -24,34 +23,33 @@ use trimwise::policy::{Availability, Decision, DiscardGeneration, Governor, Poli
 
 use trimwise_study::sweep::Ended;
 
-/// Events in one run. A week of the busiest workload has a tenth of that.
+/// Most events in one run. A week of the busiest workload has a tenth of that.
 const EVENTS_MAX: u64 = 20_000_000;
-/// The longest answer.
+/// Longest answer accepted.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
-/// What is kept of the end of its standard error.
+/// How much of the end of its standard error is kept.
 const TAIL_BYTES: usize = 4096;
-/// How many lines of that are shown.
+/// How many of those lines are shown.
 const LAST_LINES: usize = 3;
-/// How often a wait looks whether the user has had enough.
+/// How often a wait checks whether the user wants to stop.
 const STEP: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-/// How long a process that has closed its output may take to end.
+/// How long to wait for a process to end once it has closed its output.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// How a policy's process is started, and how long it may think.
+/// How to start a policy's process, and how long it may think.
 #[derive(Clone, Debug)]
 pub struct Start {
-    /// The program and its arguments.
     pub words: Vec<std::ffi::OsString>,
-    /// Where it runs.
+    /// The working directory.
     pub folder: std::path::PathBuf,
     /// The longest wait for an answer.
     pub patience: Duration,
-    /// Raised by the user.
+    /// Raised when the user wants to stop.
     pub stop: Arc<AtomicBool>,
 }
 
 impl Start {
-    /// Starts a process. What cannot be started is out at the first event.
+    /// Starts a process. If that fails, the policy is disqualified at its first event.
     pub fn governor(&self) -> Box<dyn Governor> {
         Box::new(Hosted(RefCell::new(State { process: Process::start(self), traits: None, events: 0 })))
     }
@@ -61,7 +59,7 @@ struct Hosted(RefCell<State>);
 
 struct State {
     process: Result<Process, Fault>,
-    /// What it said of itself.
+    /// How the policy described itself.
     traits: Option<Traits>,
     events: u64,
 }
@@ -70,9 +68,9 @@ struct State {
 #[derive(Clone)]
 enum Fault {
     Stopped,
-    /// What the policy did.
+    /// A mistake of the policy.
     Wrong(String),
-    /// What this computer could not do.
+    /// A failure of this computer.
     Host(String),
 }
 
@@ -91,7 +89,7 @@ fn unwind(fault: Fault, at: &str) -> ! {
 }
 
 impl State {
-    /// Ends the run, and the process first: what unwinds out of the model may leave the governor behind.
+    /// Ends the process and then the run: unwinding out of the model may leak the governor.
     fn unwind(&mut self, fault: Fault, at: &str) -> ! {
         self.process = Err(fault.clone());
         unwind(fault, at)
@@ -158,12 +156,12 @@ impl Governor for Hosted {
     }
 }
 
-/// Something of the protocol as the protocol has it.
+/// Formats a message as the protocol does.
 fn line(of: &impl Serialize) -> String {
     serde_json::to_string(of).unwrap_or_default()
 }
 
-/// What is wrong with a line, without words of Rust, but with all of the policy's.
+/// Says what is wrong with a line, without Rust's terms but in full.
 fn in_json(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let place = format!(" at line {} column {}", error.line(), error.column());
@@ -186,7 +184,7 @@ fn in_json(error: &serde_json::Error) -> String {
     format!("{found}, expected {expected}")
 }
 
-/// The beginning of what a process wrote.
+/// Returns the start of what a process wrote.
 fn shown(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let text = text.trim();
@@ -202,9 +200,9 @@ struct Process {
     questions: ChildStdin,
     answers: ChildStdout,
     errors: ChildStderr,
-    /// What was read and is not yet a whole answer.
+    /// Bytes that were read but are not yet a complete answer.
     read: Vec<u8>,
-    /// The end of its standard error; `None` once that is closed.
+    /// The end of its standard error.
     tail: Vec<u8>,
     errors_are_open: bool,
     patience: Duration,
@@ -217,12 +215,12 @@ impl Process {
             return Err("has no program".to_owned().into());
         };
         let mut command = Command::new(program);
-        // Python's sets and dictionaries of strings would have another order each time.
+        // Otherwise, sets and dictionaries of strings in Python would be ordered differently each time.
         command.args(arguments).current_dir(&how.folder).env("PYTHONHASHSEED", "0");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let mut child = command.spawn().map_err(|error| {
             let why = format!("cannot be started: {error}");
-            // A file that is no program, or whose interpreter is missing, is the policy's fault.
+            // If the file is not a program, or its interpreter is missing, that is the policy's fault.
             match error.kind() {
                 ErrorKind::NotFound | ErrorKind::PermissionDenied => Fault::Wrong(why),
                 _ if error.raw_os_error() == Some(rustix::io::Errno::NOEXEC.raw_os_error()) => {
@@ -255,11 +253,11 @@ impl Process {
             return Err("answered with more than one line".to_owned().into());
         }
         let until = Instant::now() + self.patience;
-        // A pipe that takes anything takes a page, and no line is that long.
+        // A pipe that is ready accepts at least a page, and no line is that long.
         self.wait(true, until)?;
         match self.questions.write_all(line) {
             Err(error) if error.kind() == ErrorKind::BrokenPipe => return Err(self.ended()),
-            written => written.map_err(|error| Fault::Host(format!("cannot be asked: {error}")))?,
+            written => written.map_err(|error| Fault::Host(format!("cannot be written to: {error}")))?,
         }
         let mut searched = 0;
         loop {
@@ -277,13 +275,13 @@ impl Process {
                 Ok(0) => return Err(self.ended()),
                 Ok(count) => self.read.extend_from_slice(&piece[..count]),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(Fault::Host(format!("cannot be heard: {error}"))),
+                Err(error) => return Err(Fault::Host(format!("cannot be read from: {error}"))),
             }
         }
     }
 
-    /// Waits until it takes a line or has written something. Meanwhile its standard error is read, so that it cannot
-    /// wait for that.
+    /// Waits until the process accepts a line or has written something. Meanwhile drains its standard error, so that it
+    /// cannot block on that.
     fn wait(&mut self, to_write: bool, until: Instant) -> Result<(), Fault> {
         loop {
             let own = if to_write {
@@ -331,7 +329,7 @@ impl Process {
         self.tail.drain(..surplus);
     }
 
-    /// Says how it ended, with its last words.
+    /// Says how the process ended, with its last lines.
     fn ended(&mut self) -> Fault {
         let until = Instant::now() + LAST_WORDS;
         let mut status = None;
@@ -356,7 +354,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Until it is waited for, its number is its own.
+        // Its number cannot be reused before it is waited for.
         if let Some(group) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
             let _ = kill_process_group(group, Signal::KILL);
         }

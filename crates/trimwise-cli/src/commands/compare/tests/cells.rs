@@ -13,7 +13,7 @@ use trimwise::workload::latency::{LatencySummary, Operation};
 
 use trimwise_study::compare::Mounted;
 
-/// A cell as the model would make one.
+/// Invents a cell as the model would return it.
 pub fn cell(device: &str, policy: &str, rep: u32, seconds: f64) -> Cell {
     let ns = |s: f64| (s * 1e9) as u64;
     let (stale, wa, trims, erases) = match policy {
@@ -121,7 +121,7 @@ pub fn cell(device: &str, policy: &str, rep: u32, seconds: f64) -> Cell {
     }
 }
 
-/// Three groups of blocks.
+/// Invents the shares of three groups of blocks.
 fn shares(stale: u16) -> BlockShares {
     BlockShares {
         in_use_permille: vec![500, 250, 0],
@@ -130,7 +130,7 @@ fn shares(stale: u16) -> BlockShares {
     }
 }
 
-/// Where freed units would go under a policy.
+/// Invents a ledger that suits the policy.
 fn ledger(policy: &str, trim_ns: u64, passed_ns: u64) -> CellLedger {
     let freed = 2_000_000;
     let units = match policy {
@@ -144,12 +144,12 @@ fn ledger(policy: &str, trim_ns: u64, passed_ns: u64) -> CellLedger {
     CellLedger::new(units, trim_ns, SimDuration::from_nanos(passed_ns))
 }
 
-/// Where a real directory would lie.
+/// Invents the mount of a real directory.
 pub fn mounted() -> Mounted {
     Mounted { point: Some("/mnt".into()), file_system: Some("ext4".into()), policy: "discard".into() }
 }
 
-/// A comparison of `off`, `commit` and `ideal` on each device.
+/// Invents the cells of `off`, `commit` and `ideal` on each device.
 pub fn cells(devices: &[&str], reps: u32, noisy: bool) -> Vec<Cell> {
     let mut cells = Vec::new();
     for (d, device) in devices.iter().enumerate() {

@@ -28,7 +28,7 @@ fn arguments(line: &str) -> CompareArguments {
     }
 }
 
-/// A caller that is stopped at once, in this way.
+/// A caller that is interrupted at once, in this way.
 struct Stopping(OnInterrupt);
 
 impl Caller for Stopping {
@@ -44,7 +44,7 @@ impl Caller for Stopping {
     fn note(&self, _: &str) {}
 }
 
-/// A caller that no run may reach.
+/// A caller that fails the test if any run starts.
 struct Unreached;
 
 impl Caller for Unreached {
@@ -59,12 +59,12 @@ impl Caller for Unreached {
     fn note(&self, _: &str) {}
 }
 
-/// A cell of the model that takes 200 s under `off` and 100 s under any other policy.
+/// A cell of the model: 200 s under `off`, 100 s under any other policy.
 fn modelled(device: &str, policy: &str, rep: u32, noisy: bool) -> Cell {
     cell(device, policy, rep, if policy == "off" { 200.0 } else { 100.0 } * spread(rep, noisy))
 }
 
-/// A cell of a kernel: all policies take the same time; on the device `contrary` all but `off` take longer.
+/// A cell of a kernel: all policies take the same time, but on the device `contrary` all others take longer than `off`.
 fn on_kernel(target: &str, device: &str, policy: &str, rep: u32) -> Cell {
     let is_slower = device == "contrary" && policy != "off";
     let mut cell = cell(device, policy, rep, if is_slower { 12.0 } else { 10.0 });
@@ -85,7 +85,7 @@ fn all(devices: &[&str], policies: &[&str], reps: u32, of: impl Fn(&str, &str, u
     cells
 }
 
-/// Plans a comparison in the model, and finishes it with invented cells.
+/// Plans a comparison in the model and fills it with invented cells.
 fn made(line: &str) -> Comparison {
     let arguments = arguments(line);
     let plan = on_model::Plan::of(&arguments.request().unwrap()).unwrap();
@@ -210,7 +210,7 @@ fn a_real_directory_refuses_what_only_a_model_can_do() {
     }
 }
 
-/// A check of these policies, with these runs of the kernel.
+/// Makes a check of these policies from these cells of the kernel.
 fn check_of(target: &str, policies: &[&str], cells: Vec<Cell>) -> check::Check {
     let is_there = |policy: &&&str| ["off", "commit"].contains(*policy) || policy.starts_with("batch");
     let left_out = policies.iter().filter(|policy| !is_there(policy));
@@ -466,7 +466,7 @@ fn a_check_runs_what_the_kernel_has_and_names_the_rest() {
     );
 }
 
-/// A check of the model on Linux 6.12 with these policies on these devices.
+/// Makes a comparison of these policies on these devices, checked on Linux 6.12.
 fn checked(devices: &[&str], policies: &[&str], reps: u32, noisy: bool) -> Comparison {
     let with = |of: &dyn Fn(&str, &str, u32) -> Cell, policies: &[&str]| all(devices, policies, reps, of);
     let mut comparison =

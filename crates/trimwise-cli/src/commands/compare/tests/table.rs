@@ -12,7 +12,7 @@ use crate::commands::compare::report::html;
 use crate::commands::compare::table;
 use trimwise_study::compare::{Comparison, Linux, Settings};
 
-/// A comparison of hand-made cells.
+/// Makes a comparison of hand-made cells.
 pub fn comparison(mut cells: Vec<Cell>) -> Comparison {
     compare_with_off(&mut cells);
     let in_model = cells[0].target == Target::Model;
@@ -51,7 +51,7 @@ pub fn comparison(mut cells: Vec<Cell>) -> Comparison {
     comparison
 }
 
-/// With everything that explains it.
+/// Renders a comparison with its details.
 fn render(comparison: &Comparison) -> String {
     table::render(comparison, true)
 }
@@ -191,7 +191,7 @@ fn over_days() {
     assert!(page.contains("<h3>Days</h3>") && page.contains("7, server") && page.contains("\"unit\":\"d\""));
 }
 
-/// The column TRIMs once said 0 of a job that did nothing but trim.
+/// The column TRIMs used to show 0 for a job that did nothing but trim.
 #[test]
 fn regression_what_a_job_punched_itself_is_told_in_the_notes() {
     let with = |punched_bytes: u64| {

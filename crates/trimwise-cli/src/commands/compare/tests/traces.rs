@@ -35,7 +35,8 @@ fn a_trace_is_compared_on_a_modelled_drive() {
     }
 }
 
-/// What such a trace can tell stands in the conclusion, once; and what it reads first lies on the drive.
+/// The conclusion says once what such a trace can tell, and what the trace reads before writing is on the drive from
+/// the start.
 #[test]
 fn a_trace_of_reads_and_writes_only_says_what_it_can_tell() {
     let dir = tempfile::tempdir().unwrap();
@@ -51,7 +52,7 @@ fn a_trace_of_reads_and_writes_only_says_what_it_can_tell() {
     let plain = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert_eq!(plain.matches("reads and writes only").count(), 1, "{text}");
     assert!(plain.contains("It cannot say what TRIM is worth. For that, record a trace"), "{text}");
-    assert!(plain.contains("800 KiB that the trace reads before it writes it was on the drive"), "{text}");
+    assert!(plain.contains("800 KiB that the trace reads before writing was already on the drive"), "{text}");
     let failure = compared(&[&words[..], &["commit"]].concat()).unwrap_err();
     assert!(failure.to_string().contains("--policy off"), "{failure}");
     std::fs::write(&path, "0,R,0,0,1\n").unwrap();
