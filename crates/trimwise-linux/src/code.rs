@@ -1,8 +1,9 @@
 //! The registry of finding codes, such as `layer.luks.discards-off`, which never change between versions.
 //!
-//! `doctor`, `status`, `verify` and `fleet` describe findings in sentences that may change; programs match the code. To add
-//! a finding, add an entry here. Every finding is built from a code, and the tests below check that some test states each
-//! code and that `docs/findings.md` is current; `FINDINGS=write cargo test -p trimwise-linux codes` writes that page.
+//! `doctor`, `status`, `verify` and `fleet` describe findings in sentences that may change; programs match the code. To
+//! add a finding, add an entry here. Every finding is built from a code, and the tests below check that some test
+//! states each code and that `docs/findings.md` is current; `FINDINGS=write cargo test -p trimwise-linux codes` writes
+//! that page.
 
 use std::fmt;
 
@@ -640,8 +641,7 @@ mod tests {
         if env::var_os("FINDINGS").is_some_and(|word| word == "write") {
             fs::write(&file, page()).unwrap();
         }
-        let hint =
-            "docs/findings.md is out of date; run FINDINGS=write cargo test -p trimwise-linux codes";
+        let hint = "docs/findings.md is out of date; run FINDINGS=write cargo test -p trimwise-linux codes";
         assert!(fs::read_to_string(&file).unwrap_or_default() == page(), "{hint}");
     }
 }
