@@ -90,7 +90,7 @@ pub fn run(
         ("devices", request.devices.len() > 1, "it examines one drive".into()),
     ];
     let refused = refused.into_iter().filter(|(_, is_given, _)| *is_given).map(|(field, _, why)| {
-        Err(Mistake::on(field).that_is(words!["does not go with advise: ", why]).fail())
+        Err(Mistake::on(field).that_is(words!["cannot be used with advise: ", why]).fail())
     });
     Mistakes::of(refused.chain([request.check()]))?;
     let workload = Workload::of(request)?;

@@ -20,7 +20,7 @@ pub struct Mistake {
     pub asked: Vec<Asked>,
     /// Why it is wrong.
     pub why: Words,
-    /// True if `why` continues a sentence whose subject is the field, as in `--check does not go with --days`.
+    /// True if `why` continues a sentence whose subject is the field, as in `--check cannot be used with --days`.
     pub continues: bool,
     /// Mistakes behind this one, such as those in a file that the value names.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -77,7 +77,7 @@ impl Mistake {
         Self { why: why.into(), ..self }
     }
 
-    /// Sets the reason, in words that continue a sentence: `--check` `does not go with --days`.
+    /// Sets the reason, in words that continue a sentence: `--check` `cannot be used with --days`.
     #[must_use]
     pub fn that_is(self, why: impl Into<Words>) -> Self {
         Self { continues: true, ..self.because(why) }
