@@ -120,7 +120,7 @@ codes! {
         "Nothing on this host helps; use the disk without VDO."
         "A device below the file system is an LVM VDO pool."
     SnapshotNoTrim Problem "layer.snapshot.no-trim", DOCTOR, ["the_cause_is_the_likeliest"];
-        "Neither an LVM snapshot nor its origin passes TRIM on, because each still needs the other's blocks."
+        "Neither an LVM snapshot nor its origin passes TRIM on, because they share blocks."
         "Remove the snapshot, or use thin volumes, which pass TRIM on even with snapshots."
         "LVM's `-real` or `-cow` layers lie below a volume that accepts no TRIM."
     MappingOlder Problem "layer.mapping.older-than-below", DOCTOR, ["the_table_tells_what_stops_trim", "the_cause_is_the_likeliest"];

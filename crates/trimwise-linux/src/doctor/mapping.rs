@@ -70,7 +70,7 @@ pub(super) fn ending(stack: &Stack<'_>, stop: usize) -> Finding {
         .beyond_this_host(),
         Kind::Snapshot(name) => found(
             Code::SnapshotNoTrim,
-            format!("{name} is a snapshot, or has one: neither passes TRIM on, since each still needs the other's blocks"),
+            format!("{name} is a snapshot, or has one: neither passes TRIM on, since they share blocks"),
             "to remove the snapshot (`lvs` lists it); thin volumes pass TRIM on even with snapshots".to_owned(),
         )
         .beyond_this_host(),
