@@ -231,7 +231,7 @@ class Profile:
 
 @dataclass(frozen=True)
 class FindingKind:
-    """A kind of finding: its code, which stays the same over versions, what it means, and what to do."""
+    """A kind of finding: its code, which never changes between versions, what it means, and what to do."""
 
     code: str
     severity: str

@@ -1,27 +1,27 @@
-//! Every finding has a code that stays the same over versions: `layer.luks.discards-off`. This is the list of them.
+//! The registry of finding codes, such as `layer.luks.discards-off`, which never change between versions.
 //!
-//! `doctor`, `status`, `verify` and `fleet` say what they find in sentences, which may change; programs ask the code. A new
-//! finding is one more entry here. The compiler asks for the code where the finding is made, and the tests below ask for
-//! a test that states it and for `docs/findings.md`, which `FINDINGS=write cargo test -p trimwise-linux codes` writes.
+//! `doctor`, `status`, `verify` and `fleet` describe findings in sentences that may change; programs match the code. To
+//! add a finding, add an entry here. Every finding is built from a code, and the tests below check that some test
+//! states each code and that `docs/findings.md` is current; `FINDINGS=write cargo test -p trimwise-linux codes` writes
+//! that page.
 
 use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-/// How much a finding matters, unless the place where it is made says otherwise.
+/// Default severity of a finding; the code that makes the finding may override it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// TRIM does not arrive or is not sent, or two settings contradict each other.
+    /// TRIM is not sent or does not arrive, or two settings contradict each other.
     Problem,
     /// Worth knowing; nothing is wrong.
     Note,
-    /// Not checked, since trimwise cannot tell.
+    /// trimwise cannot check this.
     Unchecked,
 }
 
 impl Severity {
-    /// Returns the word for users.
     pub fn word(self) -> &'static str {
         match self {
             Self::Problem => "a problem",
@@ -31,22 +31,20 @@ impl Severity {
     }
 }
 
-/// An entry of the list.
+/// An entry of the registry.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Entry {
-    /// The code: area, thing and problem.
+    /// Area, thing and problem, separated by dots.
     pub code: &'static str,
-    /// How much it matters.
     pub severity: Severity,
-    /// What it means.
     pub meaning: &'static str,
-    /// What to do about it.
+    /// What the user can do about it.
     pub remedy: &'static str,
-    /// How it is found.
+    /// What trimwise saw that led to the finding.
     pub found_by: &'static str,
-    /// Where to read more: a page of the repository, with its heading.
+    /// Page of the repository with more about it, and the anchor of its heading.
     pub page: &'static str,
-    /// Tests that state the code.
+    /// Names of tests that assert the code.
     #[serde(skip)]
     pub tests: &'static [&'static str],
 }
@@ -86,8 +84,8 @@ codes! {
         "Write a limit into queue/discard_max_bytes, and remove what sets it to 0 at boot."
         "queue/discard_max_bytes is 0 in sysfs while discard_max_hw_bytes is not."
     LuksDiscardsOff Problem "layer.luks.discards-off", DOCTOR, ["the_layer_at_which_trim_stops_is_named", "steps_are_in_an_order_that_helps"];
-        "A LUKS volume drops TRIM, as it does by default: TRIM shows which blocks are free, not their contents."
-        "If you accept that, refresh it with --allow-discards, and for LUKS1 put `discard` into /etc/crypttab."
+        "A LUKS volume drops TRIM, as it does by default: TRIM reveals which blocks are free, though not their contents."
+        "If you accept that, refresh it with --allow-discards; for LUKS1, also add `discard` to /etc/crypttab."
         "The mapping accepts no TRIM though the devices below do, and nothing asks for discard."
     CryptDiscardsOff Problem "layer.crypt.discards-off", DOCTOR, ["the_table_tells_what_stops_trim", "a_remedy_fits_its_layer"];
         "A dm-crypt mapping without LUKS (plain, TrueCrypt, VeraCrypt) drops TRIM, as it does by default."
@@ -95,119 +93,119 @@ codes! {
         "The mapping accepts no TRIM though the devices below do; its UUID, name or table says that it is dm-crypt."
     CryptOpenedBeforeOption Problem "layer.crypt.opened-before-option", DOCTOR, ["the_cause_is_the_likeliest"];
         "/etc/crypttab or the kernel's command line asks for discard, but the mapping was opened without it."
-        "Refresh the mapping, and make the initramfs anew, which has its own copy of /etc/crypttab."
-        "The mapping accepts no TRIM, though crypttab or the command line lets it through."
+        "Refresh the mapping, and rebuild the initramfs, which has its own copy of /etc/crypttab."
+        "The mapping accepts no TRIM, though crypttab or the command line asks for discard."
     CryptOpenedBeforeTrim Problem "layer.crypt.opened-before-trim", DOCTOR, ["the_table_tells_what_stops_trim"];
         "A dm-crypt mapping passes TRIM on, but was opened before the devices below accepted any."
-        "Refresh the mapping, so that it takes its limit from below again."
+        "Refresh the mapping, so that it picks up the limit of the devices below."
         "Its table has allow_discards, but its largest discard is 0."
     IntegrityNoTrim Problem "layer.integrity.no-trim", DOCTOR, ["a_stack_is_a_graph"];
-        "dm-integrity drops TRIM: a sector without data has no checksum."
-        "Choose between TRIM and checksums: a RAID of LVM without integrity passes TRIM on."
-        "A mapping of dm-integrity accepts no TRIM though the devices below do."
+        "dm-integrity drops TRIM: a trimmed sector would no longer match its checksum."
+        "Choose between TRIM and checksums: LVM RAID without integrity passes TRIM on."
+        "A dm-integrity mapping accepts no TRIM though the devices below do."
     ThinKeptInPool Note "layer.thin.kept-in-pool", DOCTOR, ["a_stack_is_a_graph"];
-        "Trimming a thin volume frees room in its pool, but goes no further down."
+        "Trimming a thin volume frees space in its pool, but TRIM goes no further down."
         "Look at the finding on the layer below the pool."
         "The volume accepts TRIM, but TRIM does not pass from its pool to a disk."
     ThinNoPassdown Problem "layer.thin.no-passdown", DOCTOR, ["a_stack_is_a_graph"];
-        "A thin pool keeps what is trimmed and does not pass it to the devices below."
-        "Let it pass TRIM on: `lvchange --discards passdown`."
+        "A thin pool reuses trimmed space itself, and does not pass TRIM on to the devices below."
+        "Make it pass TRIM on: `lvchange --discards passdown`."
         "The pool accepts no TRIM though its volumes and the devices below do."
     ThinIgnores Problem "layer.thin.ignores", DOCTOR, ["a_stack_is_a_graph", "no_remedy_does_harm"];
         "A thin pool ignores TRIM altogether."
         "Deactivate the pool and its volumes, and set it to passdown."
         "Neither the pool nor its volume accepts TRIM though the devices below do."
     VdoKeepsTrim Problem "layer.vdo.keeps-trim", DOCTOR, ["vdo_passes_nothing_on"];
-        "VDO frees its own room when it is trimmed, but passes nothing on to the devices below."
+        "VDO reuses trimmed space itself, and does not pass TRIM on to the devices below."
         "Nothing on this host helps; use the disk without VDO."
-        "The device below the file system is a VDO pool of LVM."
+        "A device below the file system is an LVM VDO pool."
     SnapshotNoTrim Problem "layer.snapshot.no-trim", DOCTOR, ["the_cause_is_the_likeliest"];
-        "A volume with an LVM snapshot, or the snapshot, passes no TRIM on, since the other needs the blocks."
-        "Remove the snapshot, or use thin volumes, which pass TRIM on in spite of snapshots."
-        "LVM's layers `-real` or `-cow` lie below a volume that accepts no TRIM."
+        "Neither an LVM snapshot nor its origin passes TRIM on, because they share blocks."
+        "Remove the snapshot, or use thin volumes, which pass TRIM on even with snapshots."
+        "LVM's `-real` or `-cow` layers lie below a volume that accepts no TRIM."
     MappingOlder Problem "layer.mapping.older-than-below", DOCTOR, ["the_table_tells_what_stops_trim", "the_cause_is_the_likeliest"];
-        "A mapping was loaded before the devices below accepted TRIM, and has its limits from then."
-        "Load its table anew; if a udev rule switches the disk on, put it into the initramfs too."
+        "A mapping was loaded before the devices below accepted TRIM, and still has its limits from then."
+        "Reload its table; if a udev rule enables TRIM on the disk, add the rule to the initramfs, too."
         "A mapping of a kind that passes TRIM on accepts none though everything below does."
     MappingNoTrim Problem "layer.mapping.no-trim", DOCTOR, ["the_table_tells_what_stops_trim"];
         "This kind of device-mapper mapping drops TRIM."
         "Use a kind that passes it on: linear, striped, thin, crypt with allow_discards."
         "The mapping's table names its kind."
     MappingKindUnknown Problem "layer.mapping.kind-unknown", DOCTOR, ["what_needs_no_trim_or_must_not_have_it_is_told"];
-        "A mapping accepts no TRIM, and its kind is not known."
+        "A mapping accepts no TRIM, and its kind is unknown."
         "`dmsetup table` shows its kind: linear and striped pass TRIM on, crypt only with allow_discards."
         "The mapping accepts no TRIM though everything below does; its table cannot be read."
     MappingCauseUnknown Problem "layer.mapping.cause-unknown", DOCTOR, ["a_stack_is_a_graph", "no_remedy_does_harm"];
-        "A mapping or an array accepts no TRIM, and sysfs does not show all that lies below it."
+        "A mapping or an array accepts no TRIM, and sysfs does not show everything below it."
         "See what is missing: `lsblk --inverse`."
-        "The layer accepts no TRIM, and a device below it is missing or says nothing."
+        "The layer accepts no TRIM, and a device below it is missing or reports no limit."
     RaidOlder Problem "layer.raid.older-than-disks", DOCTOR, ["steps_are_in_an_order_that_helps", "the_cause_is_the_likeliest"];
-        "A Linux RAID was assembled while its disks had no TRIM, and has its limits from then."
-        "Assemble it anew; if a udev rule switches the disks on, put it into the initramfs too."
+        "A Linux RAID was assembled before its disks accepted TRIM, and still has its limits from then."
+        "Reassemble it; if a udev rule enables TRIM on the disks, add the rule to the initramfs, too."
         "The array accepts no TRIM though all its disks do, and no parameter forbids it."
     RaidParityNotAllowed Problem "layer.raid.parity-not-allowed", DOCTOR, ["the_layer_at_which_trim_stops_is_named", "steps_are_in_an_order_that_helps"];
         "RAID with parity accepts TRIM only if devices_handle_discard_safely is set."
-        "Set it only if all disks return zeros for trimmed blocks, then assemble the array anew."
-        "The array has parity (RAID 4, 5, 6), and the parameter of raid456 or dm_raid is off."
+        "Set it only if all disks return zeros for trimmed blocks, then reassemble the array."
+        "The array has parity (RAID 4, 5 or 6), and the parameter of raid456 or dm_raid is off."
     RaidSwitchedOff Problem "layer.raid.switched-off", DOCTOR, ["steps_are_in_an_order_that_helps", "a_remedy_fits_its_layer"];
-        "This kernel switches TRIM off for arrays of this level."
-        "Set the module's parameter devices_discard_performance, also for each boot, and assemble the array anew."
-        "The parameter exists, and is N."
+        "This kernel disables TRIM for arrays of this level."
+        "Set the module's parameter devices_discard_performance, now and at each boot, and reassemble the array."
+        "The parameter exists and is N."
     RaidStripeTooLarge Problem "layer.raid.stripe-too-large", DOCTOR, ["no_remedy_does_harm", "a_remedy_fits_its_layer"];
-        "RAID with parity trims whole stripes, and a disk below takes less than a stripe at once."
-        "Nothing on this host helps; make an array with smaller chunks."
+        "RAID with parity trims whole stripes, and a disk below accepts less than a stripe at a time."
+        "Nothing on this host helps; create an array with smaller chunks."
         "Chunk size times data disks is larger than the largest discard of a disk."
     RaidLevelUnknown Problem "layer.raid.level-unknown", DOCTOR, ["no_remedy_does_harm"];
-        "A RAID volume of LVM accepts no TRIM, and its level is not known."
-        "`lvs -o lv_name,segtype` shows the level; activate a mirror anew, set the parameter only for parity."
-        "Volumes `_rimage_` lie below it, but its table cannot be read."
+        "An LVM RAID volume accepts no TRIM, and its level is unknown."
+        "`lvs -o lv_name,segtype` shows the level; reactivate a mirror, and set the parameter only for parity."
+        "`_rimage_` volumes lie below it, but its table cannot be read."
     BcacheNoTrim Problem "layer.bcache.no-trim", DOCTOR, ["a_cache_or_a_loop_device_over_a_disk_may_drop_trim"];
         "bcache drops TRIM."
         "Nothing on this host helps; newer kernels pass it on to the backing device."
         "A bcache device accepts no TRIM though its backing device does."
     LoopPunchesHoles Note "layer.loop.punches-holes", DOCTOR, ["a_loop_device_refers_to_the_file_system_of_its_file"];
-        "TRIM of a loop device punches holes in its file; they become free space of the file system below."
-        "Trim the file system that holds the file, too."
+        "Trimming a loop device punches holes in its file; they become free space of the file system below."
+        "Also trim the file system that holds the file."
         "The loop device accepts TRIM, and lies on a file."
     LoopNoWriteZeroes Problem "layer.loop.no-write-zeroes", DOCTOR, ["a_cache_or_a_loop_device_over_a_disk_may_drop_trim"];
-        "A loop device over a block device passes TRIM on as Write Zeroes, which that device has not, or it is read-only."
+        "A loop device over a block device is read-only, or that device lacks Write Zeroes, to which TRIM is translated."
         "Mount the device without the loop device."
         "The loop device accepts no TRIM though the block device below it does."
     LoopReadOnly Problem "layer.loop.read-only", DOCTOR, ["a_loop_device_is_followed_as_far_as_it_can_be"];
         "A loop device is read-only, or was attached by an old kernel, though its file could have holes."
-        "Attach it anew, to be written."
+        "Attach it again, writable."
         "The loop device accepts no TRIM though the file system of its file punches holes."
     LoopNoHoles Problem "layer.loop.no-holes", DOCTOR, ["a_stack_is_a_graph", "a_loop_device_is_followed_as_far_as_it_can_be"];
         "The file of a loop device lies on a file system that cannot punch holes."
         "Put the file on ext4, XFS, btrfs or tmpfs."
-        "The type of the file system that holds the file, which counts more than what the loop device accepts."
+        "The type of the file system that holds the file, even if the loop device accepts TRIM."
     DriveNoTrim Problem "disk.drive.no-trim", DOCTOR, ["a_forced_value_counts_for_its_port", "a_controller_hides_what_is_behind_it"];
-        "A drive offers no TRIM."
+        "A drive does not support TRIM."
         "Nothing on this host helps; use another drive, or newer firmware."
         "The disk's largest discard is 0, and nothing on this host switched it off."
     SataForbidden Problem "disk.sata.forbidden", DOCTOR, ["a_forced_value_counts_for_its_port", "a_remedy_fits_its_layer"];
         "The kernel's command line forbids TRIM to a SATA drive (libata.force)."
-        "Take `notrim` off the command line, if the drive handles TRIM well, and boot."
+        "If the drive handles TRIM well, remove `notrim` from the command line and reboot."
         "/proc/cmdline has libata.force with notrim for the drive's port."
     SataTrimFaulty Problem "disk.sata.trim-faulty", DOCTOR, ["a_drive_whose_trim_is_faulty_is_sent_none"];
         "The drive handles TRIM wrongly, so the kernel sends it none."
         "Nothing on this host helps; use another drive."
         "Its model is on the kernel's list of faulty drives."
     SataQueuedTrimFaulty Note "disk.sata.queued-trim-faulty", DOCTOR, ["a_drive_with_a_known_fault_is_named", "a_drive_whose_trim_is_faulty_is_sent_none"];
-        "The drive loses data with queued TRIM; the kernel sends unqueued TRIMs, each of which stalls its queue."
-        "Trim in quiet hours or in small slices."
+        "The drive loses data with queued TRIM; the kernel sends unqueued TRIMs, each of which stalls the drive's queue."
+        "Trim at quiet times or in small slices."
         "Its model is on the kernel's list of faulty drives, and the command line does not force it off."
     SasHbaNoTrim Problem "disk.sas-hba.no-trim", DOCTOR, ["a_controller_hides_what_is_behind_it", "a_remedy_fits_its_layer"];
         "The SAS HBA passes no TRIM on to a SATA drive without DRAT and RZAT."
-        "Use a SATA port of the mainboard, newer firmware of the HBA, or a drive with DRAT and RZAT."
+        "Use a SATA port on the mainboard, newer firmware for the HBA, or a drive with DRAT and RZAT."
         "A SATA drive is on a SAS port, and does not announce UNMAP."
     RaidControllerNoTrim Problem "disk.raid-controller.no-trim", DOCTOR, ["a_controller_hides_what_is_behind_it"];
         "A RAID controller does not pass TRIM on to its drives."
         "Set the controller to HBA mode (JBOD)."
         "The SCSI host's driver is that of a RAID controller, and its disk does not announce UNMAP."
     RaidControllerRotates Problem "disk.raid-controller.claims-to-rotate", DOCTOR, ["a_controller_hides_what_is_behind_it"];
-        "A volume of a RAID controller claims to be a hard disk; there may be SSDs behind it, which get no TRIM."
-        "Nothing on this host helps where it is a hard disk; for SSDs, set the controller to HBA mode."
+        "A RAID controller's volume claims to be a hard disk; if SSDs are behind it, they get no TRIM."
+        "A real hard disk needs none; for SSDs, set the controller to HBA mode."
         "queue/rotational is 1, and the SCSI host's driver is that of a RAID controller."
     ScsiNoUnmap Problem "disk.scsi.no-unmap", DOCTOR, ["a_controller_hides_what_is_behind_it", "a_switch_is_looked_at_whatever_connects_the_disk"];
         "A SCSI disk does not accept UNMAP: it has no thin provisioning, or a RAID controller hides it."
@@ -215,43 +213,43 @@ codes! {
         "Its provisioning_mode, and its page B2 where the kernel shows it."
     ScsiLimitZero Problem "disk.scsi.limit-zero", DOCTOR, ["a_switch_is_looked_at_whatever_connects_the_disk", "a_remedy_fits_its_layer"];
         "A SCSI disk's provisioning_mode allows TRIM, but its limit is 0, so the kernel sends none."
-        "Set the mode once more: the kernel then works out the limit again."
+        "Write the same mode again: the kernel then recomputes the limit."
         "provisioning_mode is unmap or writesame, and discard_max_bytes is 0."
     ScsiClaimUnused Problem "disk.scsi.claim-unused", DOCTOR, ["a_stack_is_a_graph", "a_remedy_fits_its_layer"];
         "A SCSI disk claims to offer TRIM, but the kernel does not use it."
-        "Write what it claims into provisioning_mode, with a udev rule for each boot."
-        "The disk's page B2 names a way to discard, and provisioning_mode is another."
+        "Write the method that it claims into provisioning_mode, and add a udev rule that does so at each boot."
+        "The disk's page B2 names a way to discard, but provisioning_mode is something else."
     ScsiDisabled Problem "disk.scsi.disabled", DOCTOR, ["a_switch_is_looked_at_whatever_connects_the_disk", "a_remedy_fits_its_layer"];
         "TRIM is switched off for a SCSI disk: by hand, or by the kernel because the disk rejected a discard."
         "Switch it on; if the disk rejects TRIM again, nothing helps."
-        "provisioning_mode is `disabled`, and the disk does not say that it has none."
+        "provisioning_mode is `disabled`, and the disk does not say that it lacks TRIM."
     UsbAdapterNoTrim Problem "disk.usb.adapter-no-trim", DOCTOR, ["the_layer_at_which_trim_stops_is_named", "a_switch_is_looked_at_whatever_connects_the_disk"];
         "A USB adapter does not offer TRIM, or the kernel does not trust it."
         "If `sg_vpd --page=lbpv` shows LBPU as 1, write `unmap` into provisioning_mode; otherwise use another adapter."
         "The disk is on USB, accepts no TRIM, and claims none."
     UsbClaimsToRotate Note "disk.usb.claims-to-rotate", DOCTOR, ["steps_are_in_an_order_that_helps", "a_switch_is_looked_at_whatever_connects_the_disk"];
-        "A disk on USB claims to be a hard disk, which needs no TRIM; adapters claim so of SSDs, too."
-        "For an SSD, do what helps with its adapter; the finding says it."
+        "A USB disk claims to be a hard disk, which needs no TRIM; adapters claim that of SSDs, too."
+        "For an SSD, follow the finding's advice about its adapter."
         "The disk is on USB, accepts no TRIM, and queue/rotational is 1."
     VirtualNoTrim Problem "disk.virtual.no-trim", DOCTOR, ["what_provides_a_disk_decides_what_helps", "a_switch_is_looked_at_whatever_connects_the_disk"];
         "The hypervisor's disk does not accept TRIM."
-        "Change the disk on the host; the finding says how for its hypervisor."
+        "Change the disk's settings on the host; the finding says how."
         "The disk's model, vendor or driver is that of a hypervisor, and its largest discard is 0."
     VirtualHostUnknown Note "disk.virtual.host-unknown", DOCTOR, ["what_provides_a_disk_decides_what_helps", "a_remedy_fits_its_layer"];
         "A virtual disk accepts TRIM; whether its host passes that on cannot be seen from inside."
-        "Ask on the host: its image must shrink after a trim."
+        "Check on the host: the disk's image must shrink after a trim."
         "The disk's model, vendor or driver is that of a hypervisor."
     NetworkNoTrim Problem "disk.network.no-trim", DOCTOR, ["what_provides_a_disk_decides_what_helps", "a_switch_is_looked_at_whatever_connects_the_disk"];
-        "A disk on another host is offered without TRIM."
-        "Let the host that serves it announce UNMAP or TRIM, then connect anew."
-        "The disk's name or transport is that of a network (iSCSI, NBD, RBD...), and its largest discard is 0."
+        "A disk on another host does not accept TRIM."
+        "Make the host that serves it announce UNMAP or TRIM, then reconnect."
+        "The disk's name or transport is that of a network protocol (iSCSI, NBD, RBD...), and its largest discard is 0."
     DrbdNoTrim Problem "disk.drbd.no-trim", DOCTOR, ["what_provides_a_disk_decides_what_helps"];
         "DRBD accepts no TRIM, because its disk here or one of its peers accepts none."
-        "See which of them accepts none, mend that, and connect anew."
+        "Find out which one accepts none, fix that, and reconnect."
         "A DRBD device's largest discard is 0."
     ZvolNoTrim Problem "disk.zvol.no-trim", DOCTOR, ["what_provides_a_disk_decides_what_helps"];
-        "A volume of ZFS accepts no TRIM."
-        "If zvol_max_discard_blocks is 0, set it, and import the pool anew."
+        "A ZFS volume accepts no TRIM."
+        "If zvol_max_discard_blocks is 0, raise it and import the pool again."
         "The largest discard of a device zdN is 0."
     RotationalNoTrim Note "disk.rotational.no-trim", DOCTOR, ["the_layer_at_which_trim_stops_is_named", "a_controller_hides_what_is_behind_it"];
         "A hard disk, which has no TRIM and needs none."
@@ -260,55 +258,55 @@ codes! {
     MemoryNoTrim Note "disk.memory.no-trim", DOCTOR, ["what_provides_a_disk_decides_what_helps"];
         "A disk in memory, which needs no TRIM."
         "Nothing."
-        "The device is called pmem, ram or zram."
+        "The device's name begins with pmem, ram or zram."
     UnknownNoTrim Problem "disk.unknown.no-trim", DOCTOR, ["what_provides_a_disk_decides_what_helps"];
-        "A disk accepts no TRIM, and trimwise does not know what drives it."
-        "Look into the documentation of its driver."
-        "The largest discard is 0, and nothing in sysfs tells its transport."
+        "A disk accepts no TRIM, and trimwise does not know its driver."
+        "Consult the documentation of its driver."
+        "The largest discard is 0, and nothing in sysfs identifies its transport."
     Failed Problem "fs.state.failed", DOCTOR, ["what_needs_no_trim_or_must_not_have_it_is_told"];
-        "The file system failed and ended all writes; what it calls free may hold files, so nothing may trim it."
-        "Find the cause in the kernel's log, unmount it, and check it with fsck before it is mounted again."
-        "Its options in effect have emergency_ro or shutdown."
+        "The file system failed and stopped all writes; space that it calls free may hold files, so it must not be trimmed."
+        "Find the cause in the kernel's log, unmount the file system, and run fsck before mounting it again."
+        "Its options in effect include emergency_ro or shutdown."
     KernelTooOld Problem "fs.fstrim.kernel-too-old", DOCTOR, ["fstrim_needs_a_kernel_and_its_devices"];
         "fstrim cannot trim this type of file system on this kernel."
         "Mount it with discard, or use a newer kernel."
-        "The kernel's release is below the first that has FITRIM for the type."
+        "The kernel is older than the first one with FITRIM for this type."
     Ntfs3NeedsDiscard Problem "fs.ntfs3.needs-discard", DOCTOR, ["ntfs3_trims_only_if_it_is_mounted_with_discard"];
-        "ntfs3 refuses all TRIM, also fstrim's, unless it is mounted with discard."
-        "Mount it with discard, also in its line of /etc/fstab."
+        "ntfs3 refuses all TRIM, even from fstrim, unless it is mounted with discard."
+        "Mount it with discard, and add that option to its line in /etc/fstab."
         "The type is ntfs3, and discard is not among its options in effect."
     RealtimeUntrimmed Note "fs.xfs.realtime-untrimmed", DOCTOR, ["fstrim_needs_a_kernel_and_its_devices"];
-        "Linux trims the real-time device of an XFS since 6.11 only."
+        "Linux before 6.11 does not trim the real-time device of an XFS file system."
         "Use a newer kernel."
-        "The mount has the option rtdev=, and the kernel's release is below 6.11."
+        "The mount has the option rtdev=, and the kernel is older than 6.11."
     Ext4DiscardsTooMuch Note "fs.ext4.discards-too-much", DOCTOR, ["ext4_s_discard_option_sends_too_much_on_new_kernels", "a_loop_device_refers_to_the_file_system_of_its_file"];
         "ext4's online discard sends far more than was freed when scattered files are removed."
-        "`trimwise advise --here` tells whether that costs anything on this drive."
-        "An ext4 is mounted with discard on Linux 6.1 or later."
+        "`trimwise advise --here` says whether that costs anything on this drive."
+        "An ext4 file system is mounted with discard on Linux 6.1 or later."
     ReadOnly Note "mount.options.read-only", DOCTOR, ["ntfs3_trims_only_if_it_is_mounted_with_discard", "what_needs_no_trim_or_must_not_have_it_is_told"];
         "The file system is mounted read-only: there is nothing to trim."
         "Nothing."
-        "Its options in effect have ro."
+        "Its options in effect include ro."
     MountedSeveralTimes Note "mount.bind.several", DOCTOR, ["bind_mounts_are_one_file_system_and_a_path_is_a_mount_point", "the_state_in_effect_counts"];
-        "The file system is mounted several times; it needs to be trimmed once."
+        "The file system is mounted several times, but needs to be trimmed only once."
         "Nothing."
         "Several lines of mountinfo have the same device numbers."
     Exempt Note "mount.fstab.exempt", DOCTOR, ["nothing_trims_or_two_things_do"];
         "/etc/fstab exempts the file system from fstrim.timer and trimwised."
-        "Take X-fstrim.notrim out of its line if it should be trimmed."
-        "Its line of /etc/fstab has X-fstrim.notrim."
+        "Remove X-fstrim.notrim from its line if it should be trimmed."
+        "Its line in /etc/fstab has X-fstrim.notrim."
     NothingTrims Note "mount.trim.nothing", DOCTOR, ["a_loop_device_refers_to_the_file_system_of_its_file", "nothing_trims_or_two_things_do"];
-        "Nothing trims the file system: it is mounted without discard, and nothing trims it at intervals."
-        "`trimwise advise --here` tells whether that costs anything on this drive."
-        "No timer, no job of cron and no daemon covers it, and discard is not in effect."
+        "Nothing trims the file system: it is mounted without discard, and no timer, cron job or daemon trims it."
+        "`trimwise advise --here` says whether that costs anything on this drive."
+        "No timer, cron job or daemon covers it, and discard is not in effect."
     DiscardAndTimer Note "mount.discard.and-timer", DOCTOR, ["ntfs3_trims_only_if_it_is_mounted_with_discard", "who_turned_discard_on_is_told"];
-        "The file system discards what it frees, so what trims it at intervals finds little left."
+        "The file system discards what it frees, so a periodic trim finds little left."
         "Keep one of the two; `trimwise advise --here` says which."
-        "discard is in effect, and a timer or a job of cron covers it."
+        "discard is in effect, and a timer or a cron job covers it."
     DiscardNotInEffect Note "mount.fstab.discard-not-in-effect", DOCTOR, ["who_turned_discard_on_is_told"];
         "/etc/fstab lists discard, but the file system is mounted without it."
-        "Mount it anew; XFS applies the option only at mount time, not on remount."
-        "Its line of /etc/fstab has discard, and its options in effect have not."
+        "Unmount it and mount it again; XFS applies the option only at mount time, not on remount."
+        "Its line in /etc/fstab has discard, but its options in effect do not."
     TimerMasked Problem "mount.timer.masked", DOCTOR, ["what_needs_no_trim_or_must_not_have_it_is_told", "each_finding_of_a_fleet_has_a_code"];
         "Nothing trims the file system: fstrim.service is masked."
         "Unmask fstrim.service."
@@ -316,23 +314,23 @@ codes! {
     TimerRunsNothing Problem "mount.timer.runs-nothing", DOCTOR, ["what_needs_no_trim_or_must_not_have_it_is_told"];
         "Nothing trims the file system: fstrim.service runs no fstrim."
         "Remove the file that replaces its command; `systemctl cat fstrim.service` shows which."
-        "fstrim.timer is enabled, and ExecStart of its service calls no fstrim."
+        "fstrim.timer is enabled, but ExecStart of its service does not call fstrim."
     ReadOnlyInFstab Problem "mount.fstab.read-only", DOCTOR, ["only_what_runs_trims"];
-        "Nothing trims the file system: its line in /etc/fstab says ro, and fstrim leaves out such file systems."
-        "Take ro off its line, or let fstrim.timer follow all mounts."
-        "It is mounted to be written, and fstrim follows /etc/fstab, whose line for it has ro."
+        "Nothing trims the file system: its line in /etc/fstab says ro, and fstrim skips such file systems."
+        "Remove ro from its line, or let fstrim.timer follow all mounts."
+        "It is mounted writable, but fstrim follows /etc/fstab, whose line for it has ro."
     MissingInFstab Problem "mount.fstab.missing", DOCTOR, ["nothing_trims_or_two_things_do", "the_state_in_effect_counts"];
         "Nothing trims the file system: fstrim.timer follows /etc/fstab, which does not list it."
         "Add it to /etc/fstab, let the timer follow all mounts, or let trimwised manage it."
         "No line of /etc/fstab names its mount points, and fstrim.service follows that file."
     LeftOut Problem "mount.trim.left-out", DOCTOR, ["only_what_runs_trims", "the_state_in_effect_counts"];
-        "Nothing trims the file system: each timer, job and daemon on this host leaves it out."
+        "Nothing trims the file system: every timer, job and daemon on this host leaves it out."
         "Let one of them cover it, or let trimwised manage it."
         "The calls of fstrim on this host and the daemon's status; the finding says why for each."
     SeveralTrimmers Note "host.trimmers.several", DOCTOR, ["nothing_trims_or_two_things_do", "the_state_in_effect_counts"];
         "More than one timer, job or daemon trims the same free space."
         "Keep one of them."
-        "The same file system is covered by several."
+        "More than one of them covers the same file system."
     FstrimFailed Problem "host.fstrim.failed", DOCTOR, ["how_fstrim_ended_counts_more_than_when"];
         "The last run of fstrim.service failed."
         "`journalctl --unit fstrim.service` says why."
@@ -340,34 +338,34 @@ codes! {
     FstrimLate Note "host.fstrim.late", DOCTOR, ["the_last_run_of_the_timer_is_told", "how_fstrim_ended_counts_more_than_when"];
         "fstrim.timer last elapsed more than twice its interval ago."
         "Nothing, if the host was off; otherwise see `systemctl status fstrim.timer`."
-        "The time of systemd's stamp of the timer."
+        "The modification time of systemd's stamp file for the timer."
     FstrimRan Note "host.fstrim.ran", DOCTOR, ["the_last_run_of_the_timer_is_told", "how_fstrim_ended_counts_more_than_when"];
-        "When fstrim.timer last elapsed."
+        "Tells when fstrim.timer last elapsed."
         "Nothing."
-        "The time of systemd's stamp of the timer."
+        "The modification time of systemd's stamp file for the timer."
     Container Unchecked "host.container.may-not-trim", DOCTOR, ["what_was_not_checked_is_not_called_sound"];
         "Nothing in this container may trim; what its host does was not checked."
         "Trim on the host of this container, and run `trimwise doctor` there."
-        "No process here can have CAP_SYS_ADMIN, or root is another user outside."
+        "No process here can have CAP_SYS_ADMIN, or root here is another user outside."
     SwapNoTrim Note "swap.discard.no-trim", DOCTOR, ["swap_is_told_of_by_its_own_line"];
         "/etc/fstab asks for discard on a swap area, but its device accepts no TRIM."
-        "Let the device accept it; for dm-crypt put `discard` into /etc/crypttab, too."
-        "The line of /etc/fstab, and the devices below the area."
+        "Make the device accept it; for dm-crypt, also add `discard` to /etc/crypttab."
+        "Its line in /etc/fstab, and the devices below the area."
     SwapOn Note "swap.discard.on", DOCTOR, ["swap_is_told_of_by_its_own_line"];
-        "/etc/fstab asks for discard on a swap area; whether swapon did it, /proc/swaps does not show."
+        "/etc/fstab asks for discard on a swap area; /proc/swaps does not show whether swapon did it."
         "Nothing."
-        "The line of /etc/fstab."
+        "Its line in /etc/fstab."
     SwapOff Note "swap.discard.off", DOCTOR, ["swap_is_told_of_by_its_own_line", "what_was_not_checked_is_not_called_sound"];
-        "swapon does not discard a swap area, so the drive keeps what was ever swapped out."
-        "Where swap is large and rarely used, use `discard=once`."
-        "No line of /etc/fstab for the area has discard."
+        "swapon does not discard a swap area, so the drive keeps everything that was ever swapped out."
+        "If swap is large and rarely used, use `discard=once`."
+        "No line in /etc/fstab has discard for the area."
     LayersHidden Unchecked "unchecked.layers.hidden", DOCTOR, ["what_provides_a_disk_decides_what_helps", "what_was_not_checked_is_not_called_sound"];
-        "sysfs does not show all devices below the file system, so whether TRIM passes is not known."
-        "Run `trimwise doctor` where they are shown, or try it: `trimwise verify dir:PATH`."
-        "A device is missing in sysfs, lies on itself, or is on a file system of another host."
+        "sysfs does not show all devices below the file system, so it is unknown whether TRIM gets through."
+        "Run `trimwise doctor` where sysfs shows them, or try it: `trimwise verify dir:PATH`."
+        "A device is missing from sysfs, appears below itself, or is on a file system of another host."
     Bcachefs Unchecked "unchecked.bcachefs.by-itself", DOCTOR, ["what_was_not_checked_is_not_called_sound"];
-        "bcachefs has no FITRIM, and discards by itself what it empties; whether it did was not checked."
-        "Ask bcachefs: /sys/fs/bcachefs/*/dev-*/discard."
+        "bcachefs has no FITRIM, and discards freed space by itself; whether it does was not checked."
+        "/sys/fs/bcachefs/*/dev-*/discard shows whether it does."
         "The type of the file system."
     Zfs Unchecked "unchecked.zfs.by-itself", DOCTOR, ["what_was_not_checked_is_not_called_sound", "a_loop_device_is_followed_as_far_as_it_can_be"];
         "ZFS has no FITRIM, and trims by itself; whether it does was not checked."
@@ -375,16 +373,16 @@ codes! {
         "The type of the file system."
     Served Unchecked "unchecked.fuse.served", DOCTOR, ["only_local_data_that_was_not_checked_counts", "what_was_not_checked_is_not_called_sound"];
         "A process serves the file system (FUSE), and only that process knows whether it passes TRIM on."
-        "Try it: `fstrim --verbose MOUNT`; ntfs-3g takes it since 2015."
-        "The type of the file system, and its source is a device."
+        "Try it: `fstrim --verbose MOUNT`; ntfs-3g has supported it since 2015."
+        "The type of the file system, whose source is a device."
     UnknownFileSystem Unchecked "unchecked.fs.unknown", DOCTOR, ["only_local_data_that_was_not_checked_counts"];
         "trimwise does not know whether this type of file system has FITRIM."
         "Try it: `fstrim --verbose MOUNT`."
         "The type of the file system is on none of trimwise's lists."
     StopsBelow Problem "fleet.trim.stops", FLEET, ["each_finding_of_a_fleet_has_a_code"];
-        "TRIM of a file system does not reach its drive, and the doctor there found nothing that it calls wrong."
+        "TRIM of a file system does not reach its drive, though the doctor there reported no problem."
         "See `trimwise doctor MOUNT` on that host; hard disks and disks in memory need no TRIM."
-        "`passes` is false in the doctor's JSON, and none of its findings is wrong."
+        "`passes` is false in the doctor's JSON, and none of its findings is a problem."
     DaemonNotRunning Problem "daemon.service.not-running", CONFIGURING, ["an_enabled_daemon_that_does_not_run_is_a_problem"];
         "trimwised.service is enabled, but trimwised is not running."
         "`systemctl status trimwised` says why it does not run."
@@ -392,37 +390,37 @@ codes! {
     DaemonConfig Problem "daemon.config.broken", CONFIGURING, ["each_finding_of_a_fleet_has_a_code"];
         "The daemon's configuration is broken, so the last good one is in use."
         "`trimwise config check` names each error with its file and line."
-        "The daemon read its configuration again, and rejected it."
+        "The daemon reloaded its configuration and rejected it."
     DaemonState Problem "daemon.state.broken", FAILS, ["each_finding_of_a_fleet_has_a_code"];
         "The daemon cannot read or write its state, so a restart forgets what it knows."
-        "Make room in the state folder, or mend its disk."
+        "Free space for the state folder, or repair its disk."
         "A read or a write in the state folder failed."
     DaemonHistory Problem "daemon.history.broken", FAILS, ["each_finding_of_a_fleet_has_a_code"];
         "The daemon cannot write its history."
-        "Make room in the state folder, or mend its disk."
+        "Free space for the state folder, or repair its disk."
         "A write to history.db failed."
     DaemonMounts Problem "daemon.mounts.unreadable", FAILS, ["each_finding_of_a_fleet_has_a_code"];
-        "The daemon cannot read which file systems are mounted."
-        "`trimwise status` has the error of the operating system."
+        "The daemon cannot read the list of mounted file systems."
+        "`trimwise status` shows the operating system's error."
         "A read of /proc/self/mountinfo failed."
     DaemonLimits Problem "daemon.limits.too-low", FAILS, ["each_finding_of_a_fleet_has_a_code"];
-        "The daemon may open fewer files than there are devices, so it opens some anew for each sample."
+        "The daemon may open fewer files than there are devices, so it reopens some for each sample."
         "Raise LimitNOFILE= in the unit trimwised.service."
-        "RLIMIT_NOFILE of the daemon, and the devices of the host."
+        "The daemon's RLIMIT_NOFILE, and the number of devices on the host."
     DaemonMetrics Problem "daemon.metrics.broken", METRICS, ["each_finding_of_a_fleet_has_a_code"];
-        "The daemon cannot offer its metrics."
-        "Free the port, or remove what is in the way of the socket or the file."
+        "The daemon cannot publish its metrics."
+        "Free the port, or remove whatever is in the way of the socket or the file."
         "Opening the socket or writing the file failed; the daemon tries again."
     DaemonMount Problem "daemon.mount.problem", FAILS, ["each_finding_of_a_fleet_has_a_code"];
-        "The daemon cannot look after a file system."
+        "The daemon cannot manage a file system."
         "`trimwise explain MOUNT` says why."
-        "The daemon failed to look at it, or a helper of its hangs."
+        "The daemon failed to examine it, or one of its helper processes hangs."
     DaemonTrouble Problem "daemon.trim.trouble", FAILS, ["stale_space_drives_that_ignore_trim_and_policies_that_differ_are_shown"];
         "Trimming a file system fails, hangs or is refused."
-        "`trimwise explain MOUNT` says why; see the kernel's log."
-        "The last slices on it failed, did not end, or were refused."
+        "`trimwise explain MOUNT` says why; see the kernel's log, too."
+        "The last slices on it failed, did not finish, or were refused."
     DaemonUncounted Problem "daemon.trim.uncounted", FAILS, ["stale_space_drives_that_ignore_trim_and_policies_that_differ_are_shown", "a_code_of_a_newer_version_is_kept_and_counted"];
-        "The daemon trimmed a file system, but its device counted no discard meanwhile."
+        "The daemon trimmed a file system, but its device counted no discards meanwhile."
         "`trimwise verify dir:MOUNT` tests whether TRIM arrives."
         "trimmed_bytes of the daemon's status is above 0, and counted_bytes is 0."
     VerifyIgnored Problem "verify.trim.ignored", VERIFY, ["each_finding_of_a_fleet_has_a_code"];
@@ -430,34 +428,33 @@ codes! {
         "Use another drive, or newer firmware."
         "`trimwise verify` found that TRIM changes nothing."
     VerifyHarmful Problem "verify.trim.harmful", VERIFY, ["each_finding_of_a_fleet_has_a_code"];
-        "TRIM takes other data, breaks a promise of zeros, or makes the drive slower."
+        "TRIM destroys other data, returns data where zeros were promised, or makes the drive slower."
         "Do not trim this drive."
-        "`trimwise verify` read data or measured times that show it; its text says which."
+        "`trimwise verify` read data or measured times that show it; its reasons say which."
     VerifyUnsupported Problem "verify.trim.unsupported", VERIFY, ["each_finding_of_a_fleet_has_a_code"];
         "The device does not accept TRIM."
         "`trimwise doctor` names the layer that stops it."
         "`trimwise verify` asked the device."
     VerifyInPart Problem "verify.trim.in-part", VERIFY, ["each_finding_of_a_fleet_has_a_code"];
-        "TRIM reaches only a part of its range, or only some of the drives."
+        "TRIM takes effect on only part of its range, or only on some of the drives."
         "Read the reasons; trim in larger pieces, or use another drive."
-        "`trimwise verify` still read old data in a part of what it trimmed."
+        "`trimwise verify` still read old data in part of what it had trimmed."
     VerifyRestoresInPart Problem "verify.trim.restores-in-part", VERIFY, ["each_finding_of_a_fleet_has_a_code"];
-        "TRIM restores only a part of the drive's speed."
+        "TRIM restores only part of the drive's speed."
         "Read the reasons; keep more of the drive free."
         "`trimwise verify` measured the drive clean, worn down and trimmed."
     VerifyNotSent Problem "verify.trim.not-sent", VERIFY, ["each_finding_of_a_fleet_has_a_code", "a_finding_is_explained_without_a_daemon"];
         "The kernel did not send the TRIM that `verify` asked for."
         "`trimwise doctor` names the layer that stops it."
-        "The device counted no discard during the trim."
+        "The device counted no discards during the trim."
 }
 
 impl Code {
-    /// Returns the entry of this code.
     pub fn entry(self) -> &'static Entry {
         &CODES[self as usize]
     }
 
-    /// Returns the code as it is written.
+    /// Returns the code as programs see it: `layer.luks.discards-off`.
     pub fn as_str(self) -> &'static str {
         self.entry().code
     }
@@ -475,13 +472,13 @@ impl Serialize for Code {
     }
 }
 
-/// Returns the entry of a code; `None` if this version does not know it.
+/// Looks up a code; `None` if this version does not know it.
 pub fn named(code: &str) -> Option<&'static Entry> {
     CODES.iter().find(|entry| entry.code == code)
 }
 
 /// Returns true for a text that has the form of a code, known or not: three words of lower-case letters, digits and
-/// hyphens, with dots between.
+/// hyphens, separated by dots.
 pub fn is_code(text: &str) -> bool {
     let is_word = |word: &str| {
         let is_inside = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
@@ -493,13 +490,13 @@ pub fn is_code(text: &str) -> bool {
     words.len() == 3 && words.into_iter().all(is_word)
 }
 
-/// Returns docs/findings.md.
+/// Renders docs/findings.md.
 pub fn page() -> String {
     let mut page = "# Findings\n\n\
         <!-- Made by FINDINGS=write cargo test -p trimwise-linux codes; do not edit. -->\n\n\
-        What `trimwise doctor`, the daemon, `verify` and `fleet` find has a code, which stays the same over versions while\n\
-        sentences may change. It is in the JSON (`code`), in the daemon's metrics (`trimwise_finding`) and in the text, and\n\
-        `trimwise explain CODE` prints what stands here.\n"
+        Every finding of `trimwise doctor`, the daemon, `verify` and `fleet` has a code. The code never changes between\n\
+        versions; the sentences may. It appears in the JSON (`code`), in the daemon's metrics (`trimwise_finding`) and in\n\
+        the text. `trimwise explain CODE` prints the entry from this page.\n"
         .to_owned();
     let mut area = "";
     for Entry { code, severity, meaning, remedy, found_by, page: more, .. } in CODES {
@@ -544,7 +541,7 @@ mod tests {
         }
     }
 
-    /// The body of a test: all up to the brace that stands as far left as its `fn`.
+    /// Returns the body of a test: everything up to the closing brace with the same indentation as its `fn`.
     fn body_of<'a>(sources: &'a [String], name: &str) -> Option<&'a str> {
         let head = format!("fn {name}(");
         let (source, at) = sources.iter().find_map(|source| Some((source, source.find(&head)?)))?;
@@ -554,7 +551,7 @@ mod tests {
         is_test.then(|| &source[at..at + source[at..].find(&end).unwrap()])
     }
 
-    /// The anchor of a heading, as GitHub and mdBook make it.
+    /// Returns the anchor that GitHub and mdBook make for a heading.
     fn anchor(heading: &str) -> String {
         let kept = heading.trim_start_matches('#').trim().to_lowercase();
         let kept = kept.chars().filter(|c| c.is_alphanumeric() || "-_ ".contains(*c));
@@ -565,10 +562,10 @@ mod tests {
     fn codes_are_unique_well_formed_and_in_the_order_of_the_enum() {
         let mut known = BTreeSet::new();
         for entry in CODES {
-            assert!(is_code(entry.code), "{} has another form than area.thing.problem", entry.code);
-            assert!(known.insert(entry.code), "{} is there twice", entry.code);
+            assert!(is_code(entry.code), "{} does not have the form area.thing.problem", entry.code);
+            assert!(known.insert(entry.code), "{} is listed twice", entry.code);
             for text in [entry.meaning, entry.remedy, entry.found_by] {
-                assert!(text.ends_with('.') && text.len() > 5, "{}: '{text}' is no sentence", entry.code);
+                assert!(text.ends_with('.') && text.len() > 5, "{}: '{text}' is not a sentence", entry.code);
             }
             assert_eq!(named(entry.code).map(|found| found.meaning), Some(entry.meaning));
         }
@@ -591,7 +588,7 @@ mod tests {
         }
     }
 
-    /// The texts of the source files of all crates.
+    /// Returns the texts of the source files in these folders of all crates.
     fn sources(folders: &[&str]) -> Vec<String> {
         let mut texts = Vec::new();
         for one in fs::read_dir(repository().join("crates")).unwrap().flatten() {
@@ -601,7 +598,7 @@ mod tests {
         texts
     }
 
-    /// What a finding says may change; its code does not.
+    /// The text of a finding may change; its code does not.
     #[test]
     fn no_program_asks_the_text_where_there_are_codes() {
         let asks = [
@@ -620,7 +617,7 @@ mod tests {
             {
                 let call = format!(".{text}.{ask}(");
                 let asking = program.lines().find(|line| line.contains(&call));
-                assert_eq!(asking, None, "ask the code of the finding, or an enum");
+                assert_eq!(asking, None, "match the code of the finding, or an enum, instead of its text");
             }
         }
     }
@@ -629,7 +626,7 @@ mod tests {
     fn codes_name_tests_that_state_them() {
         let sources = sources(&["src", "tests"]);
         for entry in CODES {
-            assert!(!entry.tests.is_empty(), "{}: no test shows it; name one in code.rs", entry.code);
+            assert!(!entry.tests.is_empty(), "{}: no test asserts it; name one in code.rs", entry.code);
             for name in entry.tests {
                 let body = body_of(&sources, name);
                 let body = body.unwrap_or_else(|| panic!("{}: there is no test {name}", entry.code));
@@ -644,8 +641,7 @@ mod tests {
         if env::var_os("FINDINGS").is_some_and(|word| word == "write") {
             fs::write(&file, page()).unwrap();
         }
-        let hint =
-            "docs/findings.md is not made of code.rs; FINDINGS=write cargo test -p trimwise-linux codes";
+        let hint = "docs/findings.md is out of date; run FINDINGS=write cargo test -p trimwise-linux codes";
         assert!(fs::read_to_string(&file).unwrap_or_default() == page(), "{hint}");
     }
 }

@@ -52,7 +52,7 @@ pub(crate) enum Identity {
 pub enum ConsentError {
     #[error("{path}: {what}; expected {expected}")]
     Kind { path: String, what: String, expected: String },
-    #[error("{path}: {how}: it is never written to while it is in use")]
+    #[error("{path}: {how}: trimwise does not write to it while it is in use")]
     InUse { path: String, how: String },
     /// The target holds data, and the user did not repeat its name.
     #[error(

@@ -138,8 +138,10 @@ pub fn open_output(path: &Path) -> io::Result<File> {
         match OpenOptions::new().write(true).custom_flags(flags).open(path) {
             Err(error) if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) => {
                 if Instant::now() >= until {
-                    let why =
-                        format!("no program reads this pipe, not even after {} s", READER_WAIT.as_secs());
+                    let why = format!(
+                        "no program has opened this pipe for reading within {} s",
+                        READER_WAIT.as_secs()
+                    );
                     return Err(io::Error::other(why));
                 }
                 std::thread::sleep(Duration::from_millis(20));
@@ -183,7 +185,7 @@ mod tests {
         let path = folder.path().join("pipe");
         mknodat(CWD, &path, FileType::Fifo, Mode::RWXU, 0).unwrap();
         let error = open_output(&path).unwrap_err();
-        assert!(error.to_string().starts_with("no program reads this pipe"), "{error}");
+        assert!(error.to_string().starts_with("no program has opened this pipe"), "{error}");
         let writing = {
             let path = path.clone();
             std::thread::spawn(move || open_output(&path).unwrap().write_all(&[7; 1 << 20]).unwrap())

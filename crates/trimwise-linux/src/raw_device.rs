@@ -264,7 +264,7 @@ impl BlockDevice for RawDevice {
         let path = self.target.path().display();
         Err(BlockError::Unsupported(match &self.target {
             Target::File(_) => {
-                format!("{path}: a file has no erase of its own; remove it, or TRIM all of it")
+                format!("{path}: a file has no erase command; remove it, or TRIM all of it")
             }
             Target::Device(_) => format!(
                 "{path}: erase it with the drive's own commands: for ATA `hdparm --user-master u --security-set-pass p \

@@ -95,7 +95,7 @@ impl SparseStore {
         match flock(&store.file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(store),
             Err(Errno::AGAIN) => {
-                let why = "holds the data of another drive in use; expected a file of its own";
+                let why = "holds the data of another drive in use; expected a file for this drive alone";
                 Err(io::Error::new(io::ErrorKind::ResourceBusy, why))
             }
             Err(error) => Err(error.into()),

@@ -61,7 +61,7 @@ impl fmt::Display for NotHere {
             WhyNot::RunsNothing(service) => write!(f, "{service} runs no fstrim"),
             WhyNot::NotInFstab => f.write_str("it follows /etc/fstab, which does not list this file system"),
             WhyNot::ReadOnlyInFstab => {
-                f.write_str("its line in /etc/fstab says `ro`, and it leaves out such a file system")
+                f.write_str("the file system's line in /etc/fstab says `ro`, and it skips such file systems")
             }
             WhyNot::Other(why) => f.write_str(why),
         }

@@ -68,7 +68,8 @@ pub fn files(path: &Path) -> io::Result<Vec<PathBuf>> {
     // A file sorts before its compressed copy.
     found.dedup_by(|(device, number, _), (before, its, _)| (&*device, *number) == (&*before, *its));
     if found.is_empty() && is_folder {
-        let what = "a folder without files DEV.blktrace.N of blktrace; expected a trace, or such a folder";
+        let what =
+            "a folder without blktrace's files DEV.blktrace.N; expected a trace, or a folder with them";
         return Err(io::Error::new(io::ErrorKind::IsADirectory, what));
     }
     let found: Vec<PathBuf> = found.into_iter().map(|(.., path)| path).collect();
@@ -94,7 +95,7 @@ struct Missing;
 
 impl Read for Missing {
     fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
-        Err(io::Error::new(io::ErrorKind::NotFound, "no such file, though there is one of a later processor"))
+        Err(io::Error::new(io::ErrorKind::NotFound, "no such file, though a later processor has one"))
     }
 }
 

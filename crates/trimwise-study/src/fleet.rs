@@ -419,7 +419,7 @@ fn ended(sentence: &str) -> String {
 }
 
 fn wrong(error: serde_json::Error) -> String {
-    format!("is not as trimwise writes it: {error}")
+    format!("is not in trimwise's format: {error}")
 }
 
 /// Finds files called `*.json`. Hidden files are left out, since they may be half written. A folder inside that cannot

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 pub use mistake::{Asked, Mistake, Mistakes, Place};
 pub use words::{Door, Key, Piece, Words, argument, key, set};
 
-/// A message for the user.
+/// Why there is no result; its text is for the user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Failure {
@@ -23,18 +23,18 @@ pub enum Failure {
     Usage(Mistakes),
     /// A run, or writing its result, failed.
     Run(String),
-    /// Nothing is known to be wrong, but not everything could be checked.
+    /// Nothing wrong was found, but not everything could be checked.
     Unchecked(String),
     Interrupted,
 }
 
 impl Failure {
-    /// A wrong argument or input file, about which nothing is known but a message without names of fields.
+    /// Reports a wrong argument or input file with a message that names no fields.
     pub fn usage(message: impl fmt::Display) -> Self {
         Mistake::that(message.to_string()).fail()
     }
 
-    /// Says it with the words of a door.
+    /// Returns the message, with fields spelled for this door.
     pub fn at(&self, door: Door) -> String {
         let mut said = String::new();
         match self {
@@ -45,7 +45,7 @@ impl Failure {
         said
     }
 
-    /// The same where nobody gave the fields, but only their values are known to whoever reads it.
+    /// Turns all fields into positional arguments, for readers who know only their values.
     #[must_use]
     pub fn unasked(self) -> Self {
         let Self::Usage(Mistakes(mut mistakes)) = self else { return self };
@@ -55,12 +55,11 @@ impl Failure {
         Self::Usage(Mistakes(mistakes))
     }
 
-    /// A run that failed.
     pub fn run(message: impl fmt::Display) -> Self {
         Self::Run(message.to_string())
     }
 
-    /// A run that panicked, with what the panic said.
+    /// Reports a run that panicked, with the panic's message.
     pub fn defect(panic: &(dyn Any + Send)) -> Self {
         let said = panic.downcast_ref::<String>().map(String::as_str);
         let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it panicked");
@@ -69,7 +68,7 @@ impl Failure {
 }
 
 impl fmt::Display for Failure {
-    /// Writes it as the command line spells it.
+    /// Spells fields as on the command line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Usage(mistakes) => mistakes.fmt(f),

@@ -65,13 +65,16 @@ pub fn render<'a>(whole: &Whole, seen: impl Iterator<Item = Seen<'a>>) -> String
         ("trimmed_bytes_total", "counter", "Free space that the device took in slices.", |s| {
             s.totals.trimmed_bytes
         }),
-        ("unverified_bytes_total", "counter", "Free space sent where failed discards would not show.", |s| {
-            s.totals.unverified_bytes
-        }),
+        (
+            "unverified_bytes_total",
+            "counter",
+            "Free space sent where failed discards cannot be noticed.",
+            |s| s.totals.unverified_bytes,
+        ),
         ("counted_bytes_total", "counter", "Discards that the device counted during slices.", |s| {
             s.totals.counted_bytes
         }),
-        ("freed_bytes_total", "counter", "Space seen to be freed.", |s| s.totals.freed_bytes),
+        ("freed_bytes_total", "counter", "Space observed to be freed.", |s| s.totals.freed_bytes),
         ("reused_bytes_total", "counter", "Space reused before its trim.", |s| s.totals.reused_bytes),
         ("looks_total", "counter", "Maps of free space that were read.", |s| s.totals.looks),
         ("told_freed_bytes_total", "counter", "Space freed according to tracepoints.", |s| {
@@ -130,12 +133,7 @@ pub fn render<'a>(whole: &Whole, seen: impl Iterator<Item = Seen<'a>>) -> String
         let trouble = one.has_problem || one.status.as_ref().is_some_and(|status| status.reason.is_trouble());
         let _ = writeln!(text, "trimwise_trouble{{{labels}}} {}", u64::from(trouble));
     }
-    head(
-        &mut text,
-        "finding",
-        "gauge",
-        "What is wrong, by its code; `trimwise explain CODE` says what to do.",
-    );
+    head(&mut text, "finding", "gauge", "Problems by their codes; `trimwise explain CODE` says what to do.");
     for code in &whole.codes {
         let _ = writeln!(text, "trimwise_finding{{code=\"{code}\"}} 1");
     }
@@ -146,8 +144,10 @@ pub fn render<'a>(whole: &Whole, seen: impl Iterator<Item = Seen<'a>>) -> String
     }
     type At = fn(&Seen<'_>) -> Option<u64>;
     let times: [(&str, &str, At); 2] = [
-        ("last_trim_timestamp_seconds", "When a slice ended last.", |one| one.trimmed_at_s),
-        ("last_look_timestamp_seconds", "When the map of free space was read last.", |one| one.looked_at_s),
+        ("last_trim_timestamp_seconds", "Time at which the last slice ended.", |one| one.trimmed_at_s),
+        ("last_look_timestamp_seconds", "Time at which the map of free space was last read.", |one| {
+            one.looked_at_s
+        }),
     ];
     for (name, help, at) in times {
         head(&mut text, name, "gauge", help);

@@ -87,7 +87,7 @@ fn what_cannot_be_spread_over_days_is_refused() {
         ("--days 0 --day office", "--days"),
         ("--apply", "--here"),
         ("--days 7 --day weird", "server, office, nightly, flat"),
-        ("--days 7 --check kernel:6.12:ext4", "--check does not go with --days"),
+        ("--days 7 --check kernel:6.12:ext4", "--check cannot be used with --days"),
     ] {
         let output = trimwise(dir.path(), options).output().unwrap();
         let error = String::from_utf8_lossy(&output.stderr).into_owned();

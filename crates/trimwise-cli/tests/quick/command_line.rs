@@ -233,7 +233,7 @@ fn targets_that_are_none_are_refused() {
 
 #[test]
 fn here_sets_up_the_model_only() {
-    refused("compare --here / --target dir:/tmp", &["--here does not go with --target dir:/tmp"]);
+    refused("compare --here / --target dir:/tmp", &["--here cannot be used with --target dir:/tmp"]);
     refused("compare --full-size", &["--here <PATH>"]);
     refused("compare --here nowhere", &["--here nowhere:", "No such file or directory"]);
     refused("compare --here /proc", &["--here /proc: proc: ", "or --device to name the profile"]);

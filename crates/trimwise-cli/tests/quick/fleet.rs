@@ -219,7 +219,7 @@ fn one_broken_file_does_not_hide_the_others() {
         "web1.status.json: web1's status is also in",
         "has schema 7, of trimwise 9.0.0; this trimwise reads schema 1",
         "is JSON of another command; expected JSON of status, doctor or verify",
-        "is not as trimwise writes it: invalid type: string \"much\", expected u64",
+        "is not in trimwise's format: invalid type: string \"much\", expected u64",
         "is empty; did the command on the host fail?",
         "is not JSON: EOF while parsing a string at line 1",
     ] {

@@ -106,7 +106,7 @@ fn regression_what_cannot_be_compared_is_refused_before_any_run() {
     for line in ["compare --workload trace:folder", "sweep grid.toml --out cells"] {
         let (code, _, stderr) = output(dir.path(), line);
         assert!(
-            code == Some(2) && stderr.contains("a folder without files DEV.blktrace.N"),
+            code == Some(2) && stderr.contains("a folder without blktrace's files DEV.blktrace.N"),
             "{line}: {stderr}"
         );
     }

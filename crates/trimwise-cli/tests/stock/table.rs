@@ -73,13 +73,13 @@ const HEAD: &str = "\
 
 Each stack below is built on Debian's stock kernels 6.1 and 6.12, on emulated disks whose images lie on another host.
 Files of 16 MiB are written; each is removed, and then trimmed by `trimwise trim` (and `fstrim` where that reached
-nothing) or by the daemon. *Reaches* tells how many of the disks that held the file gave its space back, as measured from
+nothing) or by the daemon. *Reaches* says how many of the disks that held the file gave its space back, as measured from
 outside; two words mean 6.1 and 6.12. *Doctor* and *verify* are the verdicts of `trimwise doctor` and `trimwise verify`
 on that stack, and *remedy* what happened after doctor's commands were carried out as printed. `trimwise trim` and the
 daemon are held to the same measure: they must reach what fstrim reaches, and claim nothing where nothing arrives.
 
-Not here: bcachefs, whose tools Debian 12 and 13 do not have, and composefs, of which the same is true (the overlay that
-it consists of is here); ZFS, which is not in these kernels.
+Not here: bcachefs and composefs, whose tools Debian 12 and 13 do not have (the overlay that composefs consists of is
+here), and ZFS, which is not in these kernels.
 
 | stack | reaches | stops at | doctor | verify | remedy |
 |---|---|---|---|---|---|

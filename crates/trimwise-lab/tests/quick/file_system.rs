@@ -69,9 +69,9 @@ fn a_file_system_goes_with_the_model_s_options_only() {
             "compare --fs zfs",
             "'zfs' is not a file system that a guest can make; expected one of ext4, xfs, btrfs, f2fs",
         ),
-        ("compare --fs xfs --target kernel:6.12:xfs", "--fs does not go with --target kernel:6.12:xfs"),
+        ("compare --fs xfs --target kernel:6.12:xfs", "--fs cannot be used with --target kernel:6.12:xfs"),
         ("compare --fs xfs --linux new", "--linux: "),
-        ("compare --fs xfs --target dir:/tmp", "--fs does not go with --target dir:/tmp"),
+        ("compare --fs xfs --target dir:/tmp", "--fs cannot be used with --target dir:/tmp"),
         (
             "compare --fs xfs --check kernel:6.12:ext4",
             "--fs xfs: runs on a kernel, and --check checks the model",
@@ -90,7 +90,7 @@ fn what_no_kernel_does_is_told_at_once() {
         "'judicious' is not a policy of xfs",
         "'async' is not a policy of xfs",
         "'discard=async' is not a policy of xfs",
-        "--days does not go with --workload append: it times a single operation",
+        "--days cannot be used with --workload append: it times a single operation",
     ];
     refused(2, &without_kernels(line), &expected);
     let line = "compare --target kernel:6.12:btrfs --policy trimwised";
@@ -146,8 +146,8 @@ fn a_check_refuses_what_is_no_check_of_the_model() {
         ("compare --check 6.1:ext4", "kernel:VERSION:ext4"),
         ("compare --check kernel:new:ext4", "kernel:VERSION:ext4"),
         ("compare --check kernel:6.1:ext4:discard", "--policy"),
-        ("compare --check kernel:6.1:ext4 --target kernel:6.1:ext4", "--check does not go with --target"),
-        ("compare --check kernel:6.1:ext4 --target dir:/mnt/x", "--check does not go with --target"),
+        ("compare --check kernel:6.1:ext4 --target kernel:6.1:ext4", "--check cannot be used with --target"),
+        ("compare --check kernel:6.1:ext4 --target dir:/mnt/x", "--check cannot be used with --target"),
         ("compare --check kernel:6.1:ext4 --policy lazy ideal", "this kernel has none of these"),
     ] {
         refused(2, &without_kernels(line), &[words]);

@@ -44,7 +44,7 @@ pub fn signature(head: &[u8]) -> Option<&'static str> {
         let own = head.get(..UNIT_BYTES as usize).map(|unit| recognise(Lpn(0), unit));
         let is_own =
             matches!(own, Some(Stored::Content(_) | Stored::Duplicate(_) | Stored::Misplaced { .. }));
-        is_own.then_some("what an earlier test of trimwise wrote")
+        is_own.then_some("data from an earlier trimwise test")
     })
 }
 
@@ -69,7 +69,7 @@ mod tests {
     fn our_own_data_are_recognised() {
         let mut unit = vec![0; UNIT_BYTES as usize];
         Content::new(ContentClass::Incompressible, 3).fill(Lpn(0), &mut unit);
-        assert_eq!(signature(&unit), Some("what an earlier test of trimwise wrote"));
+        assert_eq!(signature(&unit), Some("data from an earlier trimwise test"));
         unit[100] ^= 1;
         assert_eq!(signature(&unit), None);
     }

@@ -1,4 +1,5 @@
-//! What a call of fstrim covers: util-linux's fstrim.c, read from the command line in a unit, a script or a crontab.
+//! Works out which file systems a call of fstrim covers, as util-linux's fstrim.c does, from the command line in a
+//! unit, a script or a crontab.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -13,15 +14,15 @@ pub const NO_TRIM: &str = "X-fstrim.notrim";
 const FSTAB: &str = "/etc/fstab";
 const MOUNTINFO: &str = "/proc/self/mountinfo";
 
-/// What one call trims.
+/// One call of fstrim, by what it trims.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Call {
-    /// The file systems in the first of these files that is not empty (`--listed-in`, `--fstab`, `--all`), of these types
-    /// (`--types`, as mount -t takes them) or of all.
+    /// The file systems listed in the first of these files that is not empty (`--listed-in`, `--fstab`, `--all`),
+    /// restricted to these types (`--types`, with the syntax of mount -t).
     Listed(Vec<PathBuf>, Option<String>),
     /// The file systems that contain these paths.
     Paths(Vec<PathBuf>),
-    /// btrfs at these mount points; all btrfs if there are none (btrfsmaintenance).
+    /// btrfs at these mount points, or every btrfs if there are none (btrfsmaintenance).
     Btrfs(Vec<PathBuf>),
 }
 
@@ -29,9 +30,9 @@ pub(crate) enum Call {
 pub(crate) struct Listing<'a> {
     pub fstab: Vec<fstab::Entry>,
     mounts: &'a [Mount],
-    /// What is seen at each mount point: a later mount covers earlier ones.
+    /// The visible mount at each mount point: a later mount covers earlier ones.
     seen: HashMap<&'a Path, &'a Mount>,
-    /// Indices of the entries of fstab at which a file system is seen, by its numbers.
+    /// Indices of the fstab entries at whose mount points a file system is visible, by its device numbers.
     listed: HashMap<(u32, u32), Vec<usize>>,
     /// True if fstrim finds the device of `/` on the kernel's command line, and so trims `/` even if fstab omits it
     /// (util-linux 2.34).
@@ -39,13 +40,13 @@ pub(crate) struct Listing<'a> {
 }
 
 impl Call {
-    /// What fstrim.service of util-linux does.
+    /// The call in util-linux's fstrim.service.
     pub fn of_service() -> Self {
         Self::Listed(vec![FSTAB.into(), MOUNTINFO.into()], None)
     }
 
-    /// Finds the calls of fstrim in the lines of a script, a crontab or a unit's command. A script for several inits asks
-    /// for systemd first; calls that it does not reach under this one are left out.
+    /// Finds the calls of fstrim in the lines of a script, a crontab or a unit's command. A script that supports
+    /// several init systems checks for systemd first; calls that are not reached under this init system are left out.
     pub fn all_in(text: &str, is_systemd: bool) -> Vec<Self> {
         let joined = text.replace("\\\n", " ");
         let lines = joined.lines().map(str::trim).filter(|line| !line.starts_with('#'));
@@ -57,7 +58,7 @@ impl Call {
             return calls(&steps);
         };
         let (before, after) = steps.split_at(guard);
-        // What the guard decides on: the rest of its step, or what stands between `then` and `fi`, or in braces.
+        // The guard decides on the rest of its step, on everything up to `fi`, or on the commands in braces.
         let last = match after[0] {
             step if step.starts_with("if ") => "fi",
             step if step.contains('{') => "}",
@@ -110,19 +111,19 @@ impl Call {
             }
         }
         Some(match listed {
-            // A variable of a script, such as "$mount", may be any of them.
+            // A script's variable, such as "$mount", may stand for any mount.
             None if paths.is_empty() => Self::Listed(vec![MOUNTINFO.into()], None),
             None => Self::Paths(paths),
             Some(files) => Self::Listed(files, types),
         })
     }
 
-    /// Returns true if this call leaves out what fstab exempts.
+    /// Returns true if this call skips what fstab exempts.
     pub fn heeds_fstab(&self) -> bool {
         matches!(self, Self::Listed(files, _) if files.first().is_some_and(|file| file == Path::new(FSTAB)))
     }
 
-    /// Returns the reason why this call leaves out the file system of these mounts; `None` if it trims it.
+    /// Says why this call leaves out the file system with these mounts; `None` if it trims it.
     pub fn why_not(&self, root: &HostRoot, listing: &Listing<'_>, same: &[&Mount]) -> Option<WhyNot> {
         match self {
             Self::Listed(_, Some(types)) if !same.iter().any(|mount| has_type(types, &mount.fs_type)) => {
@@ -150,7 +151,7 @@ impl Call {
 
 impl<'a> Listing<'a> {
     pub fn of(root: &HostRoot, mounts: &'a [Mount]) -> Self {
-        // Without access to the command line, take it for an ordinary one.
+        // If the command line cannot be read, assume an ordinary one.
         let knows_root = root.text("/proc/cmdline").is_none_or(|line| {
             let value = line.split_whitespace().rev().find_map(|word| word.strip_prefix("root="));
             value.is_some_and(is_device)
@@ -171,7 +172,7 @@ impl<'a> Listing<'a> {
         self.seen.get(point).is_some_and(|there| is_one_of(there, same))
     }
 
-    /// Returns the entries of fstab at the mount points of a file system.
+    /// Returns the fstab entries at the mount points of a file system.
     pub fn entries_of(&self, same: &[&Mount]) -> Vec<&fstab::Entry> {
         let listed = same.first().and_then(|mount| self.listed.get(&mount.numbers));
         listed.into_iter().flatten().map(|&index| &self.fstab[index]).collect()
@@ -186,7 +187,7 @@ impl<'a> Listing<'a> {
             } else if file.ends_with("mountinfo") || file.ends_with("mounts") || file.ends_with("mtab") {
                 let is_usable = |mount: &&Mount| {
                     let is_writable = !mount.options.iter().any(|option| option == "ro");
-                    // Its stat(2) says so, also of /etc/hosts in a container.
+                    // A file may be a mount point, such as /etc/hosts in a container.
                     let is_file =
                         || root.path(&mount.mount_point).metadata().is_ok_and(|found| !found.is_dir());
                     is_writable && self.is_at(&mount.mount_point, same) && !is_file()
@@ -221,7 +222,7 @@ fn files(list: &str) -> Vec<PathBuf> {
     list.split(':').map(PathBuf::from).collect()
 }
 
-/// Returns true if this list of types, as mount -t takes them, has a type: libmount's `mnt_match_fstype`.
+/// Returns true if this list of types, with the syntax of mount -t, includes a type (libmount's `mnt_match_fstype`).
 fn has_type(types: &str, fs_type: &str) -> bool {
     let (is_negated, types) = types.strip_prefix("no").map_or((false, types), |types| (true, types));
     let mut found = types.split(',').filter_map(|one| match one.strip_prefix("no") {
@@ -276,7 +277,7 @@ mod tests {
             ("fstrim -txfs -a", of_types(&[MOUNTINFO], Some("xfs"))),
             ("fstrim --listed-in=/x:/y", listed(&["/x", "/y"])),
             ("fstrim -I /x", listed(&["/x"])),
-            // The words after these options are their values, and no places.
+            // The words after these options are their values, not mount points.
             ("fstrim --minimum /a --offset /b --length /c /srv", paths(&["/srv"])),
             ("fstrim -o /a -l /b /srv /home", paths(&["/srv", "/home"])),
             // In long options `a` and `A` mean nothing.

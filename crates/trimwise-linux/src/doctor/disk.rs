@@ -9,21 +9,18 @@ use crate::host_root::HostRoot;
 /// Connection of a disk to the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// USB, usually an adapter for a SATA drive.
+    /// Usually an adapter for a SATA drive.
     Usb,
     /// SATA or PATA, on a port that libata drives.
     Ata,
-    /// A SATA drive behind a SAS HBA, which translates its commands; libata has no part in it.
+    /// A SATA drive behind a SAS HBA, which translates its commands; libata is not involved.
     AtaBehindSas,
-    /// NVMe: the kernel names it `nvme*`.
     Nvme,
-    /// A disk of a virtual machine.
     Virtio,
-    /// A disk of a Xen guest.
     Xen,
-    /// A disk on another host, with the protocol: `iSCSI`, `NBD`.
+    /// A disk on another host, and the protocol: `iSCSI`, `NBD`.
     Network(&'static str),
-    /// DRBD: a disk of this host and its copies on others.
+    /// A disk of this host, mirrored to other hosts.
     Drbd,
     /// A volume of a ZFS pool.
     Zvol,
@@ -33,7 +30,6 @@ pub enum Transport {
     Ufs,
     /// SCSI: SAS, a RAID controller, a disk of a virtual machine.
     Scsi,
-    /// A connection that is not known here.
     Other,
 }
 
@@ -61,15 +57,12 @@ impl Transport {
 /// A disk, the lowest layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disk {
-    /// The model that it reports.
     pub model: String,
-    /// Firmware version of the disk.
     pub firmware: String,
-    /// Connection of the disk to the host.
     pub transport: Transport,
     /// True if the kernel treats the disk as rotational.
     pub rotational: bool,
-    /// The hypervisor that provides the disk, if one does.
+    /// The hypervisor that provides the disk; `None` on real hardware.
     pub hypervisor: Option<Hypervisor>,
     /// How Linux discards on a SCSI disk.
     pub scsi: Option<Scsi>,
@@ -77,20 +70,17 @@ pub struct Disk {
     pub driver: Option<String>,
 }
 
-/// What provides the disks of a virtual machine.
+/// A hypervisor or cloud that provides disks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hypervisor {
-    /// QEMU, or another with virtio.
+    /// QEMU, or any other with virtio.
     Qemu,
-    /// VirtualBox.
     VirtualBox,
-    /// VMware.
     VMware,
     /// Hyper-V and Azure.
     HyperV,
-    /// Xen.
     Xen,
-    /// Amazon EC2: a volume of EBS.
+    /// Amazon EC2.
     Ebs,
     /// Google Compute Engine.
     Google,
@@ -99,16 +89,16 @@ pub enum Hypervisor {
 /// How Linux discards on a SCSI disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scsi {
-    /// The file that says so, as a path of the host.
+    /// Path of the `provisioning_mode` file on the host.
     pub file: String,
     /// Its content: `unmap`, `writesame_16`, `full` (the disk claims no thin provisioning), `disabled`.
     pub mode: String,
-    /// The mode for what the disk itself claims to offer, by its VPD page B2; empty if it claims nothing, `None` if the
-    /// kernel does not show the page.
+    /// The mode that matches what the disk claims in its VPD page B2; empty if it claims nothing, `None` if the kernel
+    /// does not show the page.
     pub claims: Option<&'static str>,
 }
 
-/// Models and vendors that hypervisors and clouds give to their disks.
+/// Prefixes of the models and vendors that hypervisors and clouds report for their disks.
 const VIRTUAL: [(&str, Hypervisor); 10] = [
     ("QEMU", Hypervisor::Qemu),
     ("Red Hat", Hypervisor::Qemu),
@@ -121,7 +111,7 @@ const VIRTUAL: [(&str, Hypervisor); 10] = [
     ("nvme_card-pd", Hypervisor::Google),
     ("PersistentDisk", Hypervisor::Google),
 ];
-/// Characters of a model that are shown; SCSI has 16, NVMe 40.
+/// Maximum number of characters of a model that are shown; SCSI has 16, NVMe 40.
 const MODEL_MAX: usize = 64;
 
 /// Reads the properties of a disk from sysfs.
@@ -135,7 +125,7 @@ pub(crate) fn disk_of(root: &HostRoot, device: &SysBlock) -> Disk {
         firmware: first(["device/rev", "device/firmware_rev"]),
         rotational: device.number("queue/rotational").is_ok_and(|n| n == 1),
         hypervisor: match (transport, named) {
-            // A USB disk that a hypervisor emulates has the adapter's limits.
+            // An emulated USB disk has the limits of a USB adapter, whoever emulates it.
             (Transport::Usb, _) => None,
             (Transport::Xen, _) => Some(Hypervisor::Xen),
             (_, Some((_, named))) => Some(*named),
@@ -186,7 +176,7 @@ fn scsi(device: &SysBlock) -> Option<Scsi> {
     let mut disks = folders.iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten());
     disks.find_map(|entry| {
         let mode = fs::read_to_string(entry.path().join("provisioning_mode")).ok()?;
-        // The bits LBPU, LBPWS and LBPWS10.
+        // Bits LBPU, LBPWS and LBPWS10 of byte 5.
         let claims = device.bytes("device/vpd_pgb2").and_then(|page| {
             let bits = *page.get(5)?;
             let modes = [(0x80, "unmap"), (0x40, "writesame_16"), (0x20, "writesame_10")];
@@ -252,7 +242,7 @@ mod tests {
                 &["device/transport=tcp"],
                 Transport::Network("NVMe over fabrics"),
             ),
-            // The attribute of another driver says nothing of NVMe.
+            // Only NVMe's `transport` attribute counts.
             (&in_scsi("sdb"), &["device/transport=tcp"], Transport::Scsi),
             ("virtual/block/xvda", &[], Transport::Xen),
             ("vbd-768/block/sda", &[], Transport::Xen),

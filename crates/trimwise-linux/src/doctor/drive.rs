@@ -1,4 +1,4 @@
-//! Why a disk accepts no TRIM, and what helps: that depends on what connects it.
+//! Explains why a disk accepts no TRIM, and what helps, which depends on how the disk is connected.
 
 use super::Finding;
 use super::disk::{Disk, Hypervisor, Scsi, Transport};
@@ -8,7 +8,7 @@ use crate::code::Code;
 use crate::host_root::HostRoot;
 use crate::text::quoted;
 
-/// Drivers of RAID controllers, which hide the drives behind volumes of their own.
+/// Drivers of RAID controllers, which hide drives behind volumes of their own.
 const RAID_DRIVERS: [&str; 6] = ["megaraid_sas", "hpsa", "aacraid", "smartpqi", "3w-9xxx", "arcmsr"];
 /// Drivers of SAS HBAs that leave SATA drives to libata (the kernel's libsas).
 const LIBSAS_DRIVERS: [&str; 5] = ["mvsas", "isci", "pm80xx", "aic94xx", "hisi_sas"];
@@ -23,25 +23,27 @@ pub(super) fn ending(root: &HostRoot, node: &Node, disk: &Disk) -> Finding {
         || disk.transport == Transport::AtaBehindSas
             && LIBSAS_DRIVERS.iter().any(|one| driver.starts_with(one));
     match disk.transport {
-        // The kernel's mode for a disk, and what the disk claims, count more than its name and connection: hypervisors'
-        // disks, too, may carry out what they do not announce.
-        _ if has_unused_trim(disk, is_ata) => {
-            of_scsi(node, disk, || (Code::ScsiNoUnmap, format!("{model} does not accept UNMAP"), "another disk"))
-        }
+        // The kernel's mode and the disk's own claims count more than its name and connection: hypervisors' disks, too,
+        // may carry out TRIM that the kernel does not use.
+        _ if has_unused_trim(disk, is_ata) => of_scsi(node, disk, || {
+            (Code::ScsiNoUnmap, format!("{model} does not accept UNMAP"), "another disk")
+        }),
         Transport::Drbd => found(
             Code::DrbdNoTrim,
-            format!("{name} accepts no TRIM: DRBD takes the least of what its disk here and its peers accept"),
-            "see which of them accepts none (`lsblk --discard` shows the disk here), mend that, and connect anew",
+            format!(
+                "{name} accepts no TRIM: DRBD takes the least of what its disk here and its peers accept"
+            ),
+            "find out which one accepts none (`lsblk --discard` shows the disk here), fix that, and reconnect",
         ),
         Transport::Zvol => found(
             Code::ZvolNoTrim,
             format!("{name}, a volume of ZFS, accepts no TRIM"),
-            "if /sys/module/zfs/parameters/zvol_max_discard_blocks is 0, set it, and import the pool anew",
+            "if /sys/module/zfs/parameters/zvol_max_discard_blocks is 0, raise it and import the pool again",
         ),
         Transport::Network(protocol) => found(
             Code::NetworkNoTrim,
-            format!("{name} lies on another host ({protocol}), which offers no TRIM for it"),
-            "on the host that serves it: let it announce UNMAP or TRIM (thin provisioning), then connect anew",
+            format!("{name} is on another host ({protocol}), which offers no TRIM for it"),
+            "on the host that serves it: make it announce UNMAP or TRIM (thin provisioning), then reconnect",
         )
         .beyond_this_host(),
         _ if let Some(hypervisor) = disk.hypervisor => {
@@ -50,12 +52,12 @@ pub(super) fn ending(root: &HostRoot, node: &Node, disk: &Disk) -> Finding {
         }
         _ if disk.rotational && disk.transport != Transport::Usb => {
             let what = format!("{model} is a hard disk, or claims to be: it has no TRIM");
-            // A controller's volume of SSDs claims to be one, too.
+            // A RAID controller's volume claims to be a hard disk even if it is made of SSDs.
             let code = if is_raid { Code::RaidControllerRotates } else { Code::RotationalNoTrim };
             Finding::new(code, name.clone(), what).beyond_this_host()
         }
         _ if ["pmem", "ram", "zram"].iter().any(|memory| name.starts_with(memory)) => {
-            let what = format!("{name} lies in memory, which needs no TRIM");
+            let what = format!("{name} is in memory, which needs no TRIM");
             Finding::new(Code::MemoryNoTrim, name.clone(), what).beyond_this_host()
         }
         _ if is_ata => of_ata(root, node, disk, model),
@@ -63,7 +65,9 @@ pub(super) fn ending(root: &HostRoot, node: &Node, disk: &Disk) -> Finding {
             let found = of_scsi(node, disk, || {
                 (
                     Code::UsbAdapterNoTrim,
-                    format!("the USB adapter of {model} does not offer TRIM, or the kernel does not trust it"),
+                    format!(
+                        "the USB adapter of {model} does not offer TRIM, or the kernel does not trust it"
+                    ),
                     "another adapter (UASP, with UNMAP)",
                 )
             });
@@ -73,8 +77,8 @@ pub(super) fn ending(root: &HostRoot, node: &Node, disk: &Disk) -> Finding {
                     code: Code::UsbClaimsToRotate,
                     wrong: false,
                     what: format!(
-                        "{model} claims to be a hard disk, which needs no TRIM. USB adapters claim so of SSDs, too: then \
-                         {what}"
+                        "{model} claims to be a hard disk, which needs no TRIM. USB adapters claim that of SSDs, too; if it \
+                         is one, {what}"
                     ),
                     mend: mend.as_ref().map(|mend| format!("for an SSD: {mend}")),
                     ..found
@@ -86,17 +90,21 @@ pub(super) fn ending(root: &HostRoot, node: &Node, disk: &Disk) -> Finding {
             (
                 Code::SasHbaNoTrim,
                 format!(
-                    "the SAS HBA{} passes no TRIM on to {model}: it translates for SATA drives, and does so only for \
-                     those that promise what a read after TRIM returns (DRAT and RZAT)",
+                    "the SAS HBA{} passes no TRIM on to {model}: it translates TRIM only for SATA drives that promise what \
+                     a read after TRIM returns (DRAT and RZAT)",
                     of_driver(disk)
                 ),
-                "a SATA port of the mainboard instead of the HBA, newer firmware of the HBA, or a drive with DRAT and \
-                 RZAT. The drive itself may well have TRIM",
+                "a SATA port on the mainboard instead of the HBA, newer firmware for the HBA, or a drive with DRAT and \
+                 RZAT. The drive itself may well support TRIM",
             )
         }),
         Transport::Scsi | Transport::AtaBehindSas => of_scsi(node, disk, || {
             let (code, why, mend) = match is_raid {
-                true => (Code::RaidControllerNoTrim, "a RAID controller", "HBA mode (JBOD) of the controller passes TRIM on"),
+                true => (
+                    Code::RaidControllerNoTrim,
+                    "a RAID controller",
+                    "HBA mode (JBOD) of the controller passes TRIM on",
+                ),
                 false => (
                     Code::ScsiNoUnmap,
                     "a RAID controller, or a disk without thin provisioning",
@@ -106,39 +114,40 @@ pub(super) fn ending(root: &HostRoot, node: &Node, disk: &Disk) -> Finding {
             (code, format!("{model} does not accept UNMAP: {why}{}", of_driver(disk)), mend)
         }),
         Transport::Other => {
-            let what = format!("{model} accepts no TRIM; what drives it is not known here");
+            let what = format!("{model} accepts no TRIM; trimwise does not know its driver");
             found(Code::UnknownNoTrim, what, "").beyond_this_host()
         }
-        Transport::Ata | Transport::Nvme | Transport::Mmc | Transport::Ufs | Transport::Virtio | Transport::Xen => {
-            no_trim(node, model)
-        }
+        Transport::Ata
+        | Transport::Nvme
+        | Transport::Mmc
+        | Transport::Ufs
+        | Transport::Virtio
+        | Transport::Xen => no_trim(node, model),
     }
 }
 
-/// What lets a hypervisor's disk take TRIM.
+/// Says what makes a hypervisor's disk accept TRIM.
 pub(super) fn on_host_of(hypervisor: Hypervisor) -> &'static str {
     match hypervisor {
         Hypervisor::Qemu => "on the host: discard=unmap for this disk (QEMU: -drive ...,discard=unmap)",
         Hypervisor::VirtualBox => {
-            "on the host: a VDI that grows, attached with `VBoxManage storageattach ... --discard on`"
+            "on the host: a dynamically allocated VDI, attached with `VBoxManage storageattach ... --discard on`"
         }
         Hypervisor::VMware => {
-            "on the host: a thin disk, on VMFS 6 or vSAN, and virtual hardware of version 11 or later"
+            "on the host: a thin disk on VMFS 6 or vSAN, and virtual hardware version 11 or later"
         }
-        Hypervisor::HyperV => "on the host: a VHDX that grows, on a SCSI controller",
+        Hypervisor::HyperV => "on the host: a dynamically expanding VHDX, on a SCSI controller",
         Hypervisor::Xen => {
             "on the Xen host: storage that supports discard (such as a thin file-based repository), and discard allowed \
              for this disk"
         }
-        Hypervisor::Ebs => {
-            "a disk of the instance's own: volumes of EBS have no TRIM, and are charged by their size"
-        }
-        Hypervisor::Google => "a disk of another type: the cloud decides which of them take TRIM",
+        Hypervisor::Ebs => "an instance store disk: EBS volumes have no TRIM, and are charged by their size",
+        Hypervisor::Google => "a disk of another type: the cloud decides which types accept TRIM",
     }
 }
 
-/// Returns true if a SCSI disk may well carry out TRIM though the kernel sends none: its mode says so, was switched off, or
-/// the disk claims to. But libata makes up the page with the claim, the same for all.
+/// Returns true if a SCSI disk may well carry out TRIM that the kernel does not send: by its mode, because TRIM was
+/// switched off, or because the disk claims to. The claim does not count on libata, which makes it up for every disk.
 fn has_unused_trim(disk: &Disk, is_ata: bool) -> bool {
     disk.scsi.as_ref().is_some_and(|scsi| {
         let claims = |is_claimed: bool| scsi.claims.is_some_and(|claims| claims.is_empty() != is_claimed);
@@ -158,7 +167,7 @@ fn of_ata(root: &HostRoot, node: &Node, disk: &Disk, model: &str) -> Finding {
     if is_forced(root, node, ["notrim", "trim"]) {
         let what = format!("the kernel's command line forbids TRIM to {model} (libata.force=...notrim)");
         return Finding::new(Code::SataForbidden, node.name.clone(), what).mended_by(
-            "take `notrim` off the kernel's command line, if the drive handles TRIM well, and boot",
+            "if the drive handles TRIM well, remove `notrim` from the kernel's command line and reboot",
         );
     }
     if quirks::of(&disk.model, &disk.firmware) == Some(Quirk::NoTrim) {
@@ -171,18 +180,18 @@ fn of_ata(root: &HostRoot, node: &Node, disk: &Disk, model: &str) -> Finding {
 }
 
 fn no_trim(node: &Node, model: &str) -> Finding {
-    Finding::new(Code::DriveNoTrim, node.name.clone(), format!("{model} offers no TRIM"))
+    Finding::new(Code::DriveNoTrim, node.name.clone(), format!("{model} does not support TRIM"))
         .mended_by("another drive; for some, newer firmware")
         .beyond_this_host()
 }
 
-/// Returns true if the kernel's command line forces the first of two opposite values on an ATA drive (`libata.force=`, in
-/// Linux's kernel-parameters.txt).
+/// Returns true if the kernel's command line forces the first of two opposite values on an ATA drive (`libata.force=`,
+/// in Linux's kernel-parameters.txt).
 pub(super) fn is_forced(root: &HostRoot, node: &Node, [value, opposite]: [&str; 2]) -> bool {
     let number = |text: &str| text.parse::<u32>().ok();
     let parts = || node.device.path().iter().filter_map(|part| part.to_str());
     let port = parts().find_map(|part| number(part.strip_prefix("ata")?));
-    // HOST:CHANNEL:TARGET:LUN: the channel behind a port multiplier, the target on a cable of two.
+    // HOST:CHANNEL:TARGET:LUN. The channel counts behind a port multiplier, the target on a cable with two drives.
     let device =
         parts().find_map(|part| match part.split(':').map(number).collect::<Option<Vec<_>>>()?[..] {
             [_, channel, target, _] => Some(channel + target),
@@ -192,7 +201,7 @@ pub(super) fn is_forced(root: &HostRoot, node: &Node, [value, opposite]: [&str; 
     let forced = line.split_whitespace().rev().find_map(|word| word.strip_prefix("libata.force="));
     let (mut is_this, mut is_forced) = (true, false);
     for one in forced.unwrap_or_default().split(',') {
-        // Without an address, the one before counts.
+        // A value without an address belongs to the address before it.
         let (address, forced) = one.split_once(':').map_or((None, one), |(at, forced)| (Some(at), forced));
         if let Some(address) = address {
             let (at_port, at_device) = address.split_once('.').unwrap_or((address, ""));
@@ -205,8 +214,8 @@ pub(super) fn is_forced(root: &HostRoot, node: &Node, [value, opposite]: [&str; 
     is_forced
 }
 
-/// Judges a disk that Linux drives as SCSI by its provisioning mode. `otherwise` names what stops TRIM if the disk
-/// offers none, and what would help outside this host.
+/// Judges a disk that Linux drives as SCSI by its provisioning mode. `otherwise` says what stops TRIM if the disk does
+/// not offer it, and what would help outside this host.
 fn of_scsi(node: &Node, disk: &Disk, otherwise: impl FnOnce() -> (Code, String, &'static str)) -> Finding {
     let name = &node.name;
     let is_ata = disk.transport == Transport::Ata;
@@ -224,8 +233,8 @@ fn of_scsi(node: &Node, disk: &Disk, otherwise: impl FnOnce() -> (Code, String, 
             ),
         )
         .mended_by(
-            "set the mode once more: the kernel then works out the limit again. If it stays 0, only other firmware of \
-             the disk or its adapter, or another adapter, helps",
+            "write the same mode again: the kernel then recomputes the limit. If it stays 0, only other firmware for the \
+             disk or its adapter, or another adapter, helps",
         )
         .with_commands([format!("echo {mode} > {}", quoted(file))], []),
         (mode, Some(claimed)) if !claimed.is_empty() && mode != "disabled" => Finding::new(
@@ -234,8 +243,8 @@ fn of_scsi(node: &Node, disk: &Disk, otherwise: impl FnOnce() -> (Code, String, 
             format!("{name} claims to offer TRIM (`{claimed}`), but the kernel does not use it ({file} is `{mode}`)"),
         )
         .mended_by(format!(
-            "write `{claimed}` there, and add a udev rule that does so at each boot, also in the initramfs if anything \
-             is mounted or assembled there"
+            "write `{claimed}` there, and add a udev rule that does so at each boot; add it to the initramfs, too, if \
+             anything is mounted or assembled there"
         ))
         .with_commands([format!("echo {claimed} > {}", quoted(file))], [format!("echo {mode} > {}", quoted(file))]),
         ("disabled", claims) if claims != Some("") => Finding::new(
@@ -247,11 +256,11 @@ fn of_scsi(node: &Node, disk: &Disk, otherwise: impl FnOnce() -> (Code, String, 
             ),
         )
         .mended_by(
-            "switch it on; if the disk rejects it again, the kernel switches it off again, and nothing helps. If \
-             something does so at each boot (a udev rule, a script), remove that",
+            "switch it on; if the disk rejects it again, the kernel switches it off again, and nothing helps. If a udev \
+             rule or a script switches it off at each boot, remove that",
         )
         .with_commands(
-            // libata turns WRITE SAME into TRIM, but knows no UNMAP.
+            // libata turns WRITE SAME into TRIM, but does not support UNMAP.
             [format!(
                 "echo {} > {}",
                 claims.unwrap_or(if is_ata { "writesame_16" } else { "unmap" }),
@@ -261,7 +270,7 @@ fn of_scsi(node: &Node, disk: &Disk, otherwise: impl FnOnce() -> (Code, String, 
         ),
         (_, Some(_)) => {
             let (code, what, mend) = otherwise();
-            let what = format!("{what} (it claims none)");
+            let what = format!("{what} (the disk itself claims no TRIM)");
             Finding::new(code, name.clone(), what).mended_by(mend).beyond_this_host()
         }
         (_, None) if is_usb => unknown_unmap(node, disk, otherwise()),
@@ -273,7 +282,7 @@ fn of_scsi(node: &Node, disk: &Disk, otherwise: impl FnOnce() -> (Code, String, 
     }
 }
 
-/// A disk of which the kernel does not show whether it claims UNMAP: sg_vpd asks it.
+/// Reports a disk for which the kernel does not show whether it claims UNMAP; sg_vpd asks the disk itself.
 fn unknown_unmap(node: &Node, disk: &Disk, (code, what, mend): (Code, String, &str)) -> Finding {
     let name = &node.name;
     let file = disk.scsi.as_ref().map_or_else(
@@ -281,8 +290,8 @@ fn unknown_unmap(node: &Node, disk: &Disk, (code, what, mend): (Code, String, &s
         |scsi| scsi.file.clone(),
     );
     let finding = Finding::new(code, name.clone(), what).mended_by(format!(
-        "if `sg_vpd --page=lbpv /dev/{name}` shows LBPU as 1, write `unmap` into {file}, with a udev rule for each \
-         boot; otherwise {mend}"
+        "if `sg_vpd --page=lbpv /dev/{name}` shows LBPU as 1, write `unmap` into {file}, and add a udev rule that does so \
+         at each boot; otherwise {mend}"
     ));
     match &disk.scsi {
         Some(scsi) => finding.with_commands(

@@ -11,7 +11,7 @@ use crate::code::Code;
 use crate::host_root::HostRoot;
 use crate::mount::{Mount, nearest};
 
-/// A file system with everything below it.
+/// A file system and the devices below it.
 pub(crate) struct Stack<'a> {
     pub root: &'a HostRoot,
     pub mount: &'a Mount,
@@ -31,7 +31,7 @@ pub(crate) fn of_graph(stack: &Stack<'_>, findings: &mut Vec<Finding>) {
             _ => mapping::ending(stack, stop),
         });
         let mut finding = with_layers_above(stack, stop, finding);
-        // One command may mend several branches, such as all legs of a RAID volume.
+        // One command may fix several branches, such as all legs of a RAID volume.
         let is_known = |one: &Finding| one.commands.first() == finding.commands.first();
         if findings.iter().any(is_known) {
             finding.commands.clear();
@@ -45,7 +45,7 @@ pub(crate) fn of_graph(stack: &Stack<'_>, findings: &mut Vec<Finding>) {
             continue;
         }
         if mapping::is_thin(stack, node) && stack.graph.passes_below(index) == Some(false) {
-            let what = "trimming it frees room in its pool, but goes no further down";
+            let what = "trimming it frees space in its pool, but TRIM goes no further down";
             findings.push(Finding::new(Code::ThinKeptInPool, node.name.clone(), what));
         }
         match &node.kind {
@@ -63,7 +63,7 @@ pub(crate) fn of_graph(stack: &Stack<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Returns the devices at which TRIM stops, by kernel name, without those that need none: hard disks, memory.
+/// Returns the kernel names of the devices at which TRIM stops, except those that need none: hard disks and memory.
 pub(crate) fn stops(root: &HostRoot, graph: &Graph) -> Vec<String> {
     let nodes = graph.stops().into_iter().map(|stop| &graph.nodes[stop]);
     let wrong = nodes.filter(|node| match &node.kind {
@@ -73,10 +73,10 @@ pub(crate) fn stops(root: &HostRoot, graph: &Graph) -> Vec<String> {
     wrong.map(|node| node.name.clone()).collect()
 }
 
-/// A limit that somebody set to 0 though the device could do more.
+/// Reports a discard limit that was set to 0 although the device supports more.
 fn switched_off(node: &Node) -> Option<Finding> {
     let hardware = node.device.queue("discard_max_hw_bytes").ok().filter(|&bytes| bytes > 0)?;
-    // A loop device over a file without holes stops TRIM, though it accepts it.
+    // A loop device over a file that cannot have holes stops TRIM, but its limit is not 0.
     node.discard_max.filter(|&max| max == 0)?;
     let granularity = node.device.queue("discard_granularity").unwrap_or(512);
     let file = format!("/sys/block/{}/queue/discard_max_bytes", node.name);
@@ -85,17 +85,17 @@ fn switched_off(node: &Node) -> Option<Finding> {
          (discard_max_hw_bytes)"
     );
     let wrong = |mend: String| {
-        let mend = format!("{mend} what sets it to 0 at each boot: a udev rule, tmpfiles.d, a script");
+        let mend = format!("{mend} whatever sets it to 0 at each boot: a udev rule, tmpfiles.d, a script");
         Finding::new(Code::LimitSwitchedOff, node.name.clone(), what.clone()).mended_by(mend)
     };
-    // `queue_discard_max_store` in Linux's block/blk-sysfs.c takes a 32-bit number, and only multiples of the
-    // granularity. With the limit, newer kernels set the granularity to 0 (since 6.17, and stable ones such as 6.12.42):
-    // no number but 0 is a multiple of that, minus one, in 32 bits.
+    // `queue_discard_max_store` in Linux's block/blk-sysfs.c accepts only 32-bit multiples of the granularity. Newer
+    // kernels (6.17, and stable ones such as 6.12.42) set the granularity to 0 along with the limit, and then reject
+    // everything but 0.
     let Some(largest) = hardware.min(u32::MAX.into()).checked_div(granularity) else {
         return Some(match mapping::reload(&node.kind) {
-            Some(commands) => wrong("load its table anew, and remove".to_owned()).with_commands(commands, []),
+            Some(commands) => wrong("reload its table, and remove".to_owned()).with_commands(commands, []),
             None => wrong(
-                "this kernel refuses any other limit until the device is found anew: boot, without"
+                "this kernel refuses any other limit until the device is detected again: reboot, without"
                     .to_owned(),
             ),
         });
@@ -107,11 +107,12 @@ fn switched_off(node: &Node) -> Option<Finding> {
     )
 }
 
-/// Adds what mappings above need: each took the limits from below when its table was loaded, and some drop TRIM by
-/// themselves, whatever lies below.
+/// Adds the remedies for the mappings above: each took its limits from below when its table was loaded, and some drop
+/// TRIM whatever lies below.
 fn with_layers_above(stack: &Stack<'_>, stop: usize, mut finding: Finding) -> Finding {
     let is_mounting = |commands: &[String]| commands.last().is_some_and(|last| last.starts_with("mount "));
-    // Where the file system is unmounted for the remedy, all above is made anew anyway. What is no fault is worth no more.
+    // If the remedy unmounts the file system, everything above is set up again anyway. A mere note needs no more
+    // advice.
     if !finding.wrong || finding.nothing_helps || is_mounting(&finding.commands) {
         return finding;
     }
@@ -122,9 +123,9 @@ fn with_layers_above(stack: &Stack<'_>, stop: usize, mut finding: Finding) -> Fi
     let above: Vec<(&Node, Option<Finding>)> = above.collect();
     let is_in_vain = above.iter().flat_map(|(_, its)| its).any(|its| its.nothing_helps);
     let node = &stack.graph.nodes[stop];
-    // A table is loaded in vain as long as an array below has its old limits.
+    // Reloading a table is useless while an array below still has its old limits.
     let mut awaits_boot = matches!(node.kind, Kind::Raid(_));
-    // Without those of the stop itself, the others are in vain, unless all it needs is a boot.
+    // Without commands for the stop itself, those for the layers above are useless, unless all it needs is a reboot.
     let has_commands = !is_in_vain && (!finding.commands.is_empty() || awaits_boot && node.is_whole);
     for (node, its) in above {
         let (mut commands, mut undo) = (Vec::new(), Vec::new());
@@ -138,11 +139,11 @@ fn with_layers_above(stack: &Stack<'_>, stop: usize, mut finding: Finding) -> Fi
                 commands.truncate(steps.unwrap_or(commands.len()));
             }
         } else if awaits_boot {
-            // A boot assembles it anew, too.
+            // The reboot reassembles this one, too.
         } else if let Some(again) = mapping::again(stack, node) {
             commands = again;
         } else if node.kind != Kind::Partition && !is_in_vain {
-            *mend += &format!("; {} above it must then be assembled anew", node.name);
+            *mend += &format!("; {} above it must then be reassembled", node.name);
         }
         awaits_boot |= matches!(node.kind, Kind::Raid(_)) && !is_mounting(&commands);
         if has_commands && !is_mounting(&finding.commands) {
@@ -159,12 +160,12 @@ fn with_layers_above(stack: &Stack<'_>, stop: usize, mut finding: Finding) -> Fi
     finding
 }
 
-/// A loop device turns TRIM into holes in its file; trimming the file system below passes them on.
+/// Notes that a loop device turns TRIM into holes in its file, and where that file system must be trimmed.
 fn below_loop(node: &Node, file: &str, mounts: &[Mount]) -> Finding {
     let what = match nearest(mounts, Path::new(file)).map(|index| &mounts[index]) {
         Some(below) if !super::TRIMMABLE.contains(&below.fs_type.as_str()) => {
             format!(
-                "TRIM punches holes in {file}, so trimmed space no longer takes up room on {}",
+                "TRIM punches holes in {file}, so trimmed space no longer takes up space on {}",
                 below.fs_type
             )
         }
@@ -189,7 +190,7 @@ fn of_model(root: &HostRoot, node: &Node, disk: &Disk) -> Option<Finding> {
             Code::SataQueuedTrimFaulty,
             format!(
                 "{} loses data with queued TRIM; the kernel knows this and sends unqueued TRIMs, each of which stalls \
-                 the drive's queue: trim in quiet hours or in small slices",
+                 the drive's queue: trim at quiet times or in small slices",
                 disk.model
             ),
         ),
@@ -202,14 +203,14 @@ fn of_model(root: &HostRoot, node: &Node, disk: &Disk) -> Option<Finding> {
 
 fn of_virtual(node: &Node, hypervisor: Hypervisor) -> Finding {
     let found = |what: String| Finding::new(Code::VirtualHostUnknown, node.name.clone(), what);
-    let what = "a virtual disk: it accepts TRIM, but whether its host passes that on to its own disk cannot be seen in here";
+    let what = "a virtual disk: it accepts TRIM, but whether its host passes that on to its own disk cannot be seen from here";
     let (more, mend) = match hypervisor {
         Hypervisor::Qemu => (
             ". QEMU's disks accept TRIM even where the host ignores it (discard=ignore, the default)",
-            "ask on the host: discard=unmap must be set for this disk, and its image must shrink after a trim".to_owned(),
+            "check on the host: discard=unmap must be set for this disk, and its image must shrink after a trim".to_owned(),
         ),
         Hypervisor::Ebs | Hypervisor::Google => return found(what.to_owned()),
-        other => ("", format!("ask {}; its image must shrink after a trim", drive::on_host_of(other))),
+        other => ("", format!("check {}; its image must shrink after a trim", drive::on_host_of(other))),
     };
     found(format!("{what}{more}")).mended_by(mend)
 }
@@ -243,7 +244,7 @@ mod tests {
             ([GIB, GIB, GIB], "0", &[][..]),
             // The disks are fine, and the array is not.
             ([GIB, GIB, 0], "0", &["md0"]),
-            // Of the array and the disk below it, the disk is the cause.
+            // The disk below the array is the cause, not the array.
             ([GIB, 0, 0], "0", &["sdb"]),
             ([0, 0, 0], "0", &["sda", "sdb"]),
             // The array takes TRIM and passes it on to one of its disks only.

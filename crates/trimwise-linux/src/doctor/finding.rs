@@ -1,4 +1,4 @@
-//! What the doctor reports, and what mends it.
+//! Findings of the doctor, and their remedies.
 
 use serde::Serialize;
 
@@ -8,27 +8,25 @@ use crate::text::is_unprintable;
 /// A problem or a note in the doctor's report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// Its code, which stays the same over versions.
     pub code: Code,
     /// True if this is a problem, false if it is only a note.
     pub wrong: bool,
     /// The device, file or option concerned.
     pub place: String,
-    /// Description of the finding.
     pub what: String,
-    /// Remedy for the problem.
+    /// The remedy, in words.
     pub mend: Option<String>,
-    /// Lines for root's shell that carry out the remedy, in this order; empty if no commands do.
+    /// Shell commands for root that carry out the remedy, in order; empty if no command does.
     pub commands: Vec<String>,
-    /// Lines that take it back; empty where that makes no sense.
+    /// Shell commands that undo the remedy; empty if there is nothing to undo.
     pub undo: Vec<String>,
-    /// True if nothing on this host helps, or nothing that keeps what it has, such as a snapshot; [`mend`](Self::mend) then
-    /// says what would help, if anything.
+    /// True if nothing on this host helps without giving something up, such as a snapshot; [`mend`](Self::mend) then
+    /// says what would help elsewhere, if anything.
     pub nothing_helps: bool,
 }
 
 impl Finding {
-    /// A finding with the severity of its code.
+    /// Makes a finding with the severity of its code.
     pub(crate) fn new(code: Code, place: impl Into<String>, what: impl Into<String>) -> Self {
         Self {
             code,
@@ -42,14 +40,13 @@ impl Finding {
         }
     }
 
-    /// Adds a remedy.
     pub(crate) fn mended_by(mut self, mend: impl Into<String>) -> Self {
         self.mend = Some(mend.into());
         self
     }
 
-    /// Adds the lines that carry out the remedy, and those that take it back. There are none if a name in them cannot be
-    /// printed: half a remedy may leave a file system unmounted.
+    /// Adds the commands that carry out the remedy, and those that undo it. If a name in any of them cannot be printed,
+    /// it adds none: half a remedy may leave a file system unmounted.
     pub(crate) fn with_commands(
         mut self,
         commands: impl IntoIterator<Item = String>,
@@ -65,7 +62,7 @@ impl Finding {
         self
     }
 
-    /// Says that nothing on this host helps.
+    /// Marks that nothing on this host helps.
     pub(crate) fn beyond_this_host(mut self) -> Self {
         self.nothing_helps = true;
         self

@@ -1,4 +1,4 @@
-//! The devices below a file system as a graph: one disk may be reached by several ways, and each way is judged.
+//! The devices below a file system as a graph: several paths may lead to one disk, and each path is judged.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -8,41 +8,39 @@ use crate::block_device::{SysBlock, of_node};
 use crate::host_root::HostRoot;
 use crate::mount::{Mount, nearest};
 
-/// Devices above each other beyond which the doctor stops looking: sysfs would have to be broken.
+/// Depth at which the doctor stops looking: only a broken sysfs goes deeper.
 const DEPTH_MAX: usize = 64;
-/// File systems whose files cannot have holes. A loop device over one of them accepts TRIM all the same, and even counts
-/// it: they have fallocate(2), but without FALLOC_FL_PUNCH_HOLE.
+/// File systems whose files cannot have holes: they have fallocate(2), but without FALLOC_FL_PUNCH_HOLE. A loop device
+/// over one of them still accepts TRIM, and even counts it.
 const WITHOUT_HOLES: [&str; 5] = ["vfat", "msdos", "exfat", "hfs", "hfsplus"];
-/// File systems of other hosts, which decide what a hole in their files is worth, and those that trim by themselves.
+/// File systems where it is unknown what a hole frees: those of other hosts, and those that trim by themselves.
 const SERVED: [&str; 10] =
     ["nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "afs", "virtiofs", "zfs", "bcachefs"];
-/// Lines of the tree that a report shows; a graph whose branches meet again and again has very many ways.
+/// Maximum number of tree lines that a report shows; a graph whose branches keep meeting has very many paths.
 const SHOWN_MAX: usize = 200;
 
 /// Kind of a layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A partition of the disk below.
     Partition,
     /// dm-crypt, with the name of its mapping and the format: `LUKS1`, `LUKS2`, `PLAIN`, `TCRYPT`.
     Crypt(String, String),
-    /// An LVM logical volume, with its name.
+    /// An LVM logical volume, by name.
     Lvm(String),
-    /// A pool of thin volumes, with its name.
+    /// A pool of thin volumes, by name.
     ThinPool(String),
-    /// The pool of VDO volumes of LVM, with its name. It frees what is trimmed for itself, and passes none on.
+    /// An LVM VDO pool, by name. It reuses trimmed space itself, and passes no TRIM on.
     Vdo(String),
-    /// An LVM snapshot, or a volume that has one, with its name.
+    /// An LVM snapshot, or a volume that has one, by name.
     Snapshot(String),
-    /// dm-integrity, with its name.
+    /// dm-integrity, by name.
     Integrity(String),
-    /// Device-mapper multipath, with its name: several paths to one disk.
+    /// Device-mapper multipath, by name: several paths to one disk.
     Multipath(String),
-    /// Another device-mapper device, with its name.
+    /// Another device-mapper device, by name.
     Mapper(String),
     /// Linux RAID, with its level, such as `raid5`.
     Raid(String),
-    /// bcache: a cache in front of a disk.
     Bcache,
     /// A loop device, with its backing file, which may be a block device.
     Loop(String),
@@ -50,14 +48,12 @@ pub enum Kind {
     Disk(Disk),
 }
 
-/// One device.
+/// A device in the graph.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// The device in sysfs.
     pub device: SysBlock,
     /// Kernel name of the device.
     pub name: String,
-    /// Kind of the layer.
     pub kind: Kind,
     /// The largest discard that the device accepts, in bytes; 0 if none, `None` if sysfs does not say.
     pub discard_max: Option<u64>,
@@ -65,18 +61,18 @@ pub struct Node {
     pub discards: Option<u64>,
     /// Devices directly below that hold the data, as indices of [`Graph::nodes`].
     pub below: Vec<usize>,
-    /// Devices directly below that hold something else: metadata, a cache, a snapshot's changes.
+    /// Devices directly below that hold other things: metadata, a cache, a snapshot's changes.
     pub beside: Vec<usize>,
-    /// True if what is trimmed ends here, although the device accepts it: VDO, or a loop device over a file that cannot
-    /// have holes.
+    /// True if TRIM goes no further although the device accepts it: VDO, or a loop device over a file that cannot have
+    /// holes.
     pub is_dead_end: bool,
-    /// False if sysfs does not show all that lies below, or whether it accepts TRIM: a cycle, or a device that vanished
-    /// while it was read.
+    /// False if sysfs does not show everything below or whether it accepts TRIM: there is a cycle, or a device vanished
+    /// meanwhile.
     pub is_whole: bool,
 }
 
 impl Node {
-    /// Returns true if the device takes TRIM and does something with it; `None` if sysfs does not say.
+    /// Returns true if the device accepts TRIM and does something with it; `None` if sysfs does not say.
     pub fn takes_trim(&self) -> Option<bool> {
         self.discard_max.map(|max| max > 0 && !self.is_dead_end)
     }
@@ -87,13 +83,13 @@ impl Node {
 pub struct Graph {
     /// The devices, each once.
     pub nodes: Vec<Node>,
-    /// The devices that are mounted, as indices.
+    /// Indices of the devices that are mounted.
     pub tops: Vec<usize>,
     /// What sysfs does not show, if anything.
     pub gap: Option<String>,
 }
 
-/// How TRIM fares on the way down.
+/// Whether TRIM gets through from a device down to a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Open,
@@ -102,7 +98,7 @@ enum Way {
 }
 
 impl Graph {
-    /// Reads everything below these devices. `mounts` tells what holds the file of a loop device.
+    /// Reads everything below these devices. `mounts` tells which file system holds the file of a loop device.
     pub fn of(root: &HostRoot, mounts: &[Mount], tops: &[SysBlock]) -> Self {
         let mut graph = Self::default();
         let mut known = HashMap::new();
@@ -124,7 +120,9 @@ impl Graph {
                         Some(format!("the file system of {file} is not mounted here"))
                     }
                     _ => holder.filter(is_served).map(|fs_type| {
-                        format!("{file} lies on {fs_type}, and what holes in it free there was not checked")
+                        format!(
+                            "{file} lies on {fs_type}; whether holes in it free space there was not checked"
+                        )
                     }),
                 };
                 node.is_whole &= gap.is_none();
@@ -142,14 +140,14 @@ impl Graph {
         known: &mut HashMap<SysBlock, usize>,
     ) -> Option<usize> {
         if above.contains(device) || above.len() >= DEPTH_MAX {
-            self.gap = Some(format!("{} lies on itself, according to sysfs", device.name()));
+            self.gap = Some(format!("according to sysfs, {} lies on itself", device.name()));
             return None;
         }
         if let Some(&index) = known.get(device) {
             return Some(index);
         }
         let disk = device.disk();
-        // A loop device over a block device has no link to it.
+        // sysfs does not link a loop device to the block device below it.
         let looped = device.backing_file().filter(|file| file.starts_with("/dev"));
         let looped = looped.and_then(|file| of_node(root, &file.to_string_lossy()).ok().flatten());
         let slaves: Vec<SysBlock> = disk.iter().cloned().chain(device.slaves()).chain(looped).collect();
@@ -196,14 +194,14 @@ impl Graph {
         Some(index)
     }
 
-    /// Returns true if TRIM passes from a mounted device down to a disk that accepts it, according to the kernel; `None`
-    /// if sysfs does not tell.
+    /// Returns true if TRIM passes from a mounted device down to a disk that accepts it, according to the kernel;
+    /// `None` if sysfs does not tell.
     pub fn passes(&self) -> Option<bool> {
         let ways = self.ways();
         Self::of_ways(&self.tops.iter().filter_map(|&top| ways[top]).collect::<Vec<_>>())
     }
 
-    /// Returns true if TRIM passes from this device down, as [`passes`](Self::passes) does from the mounted one.
+    /// Like [`passes`](Self::passes), but starts from this device.
     pub fn passes_below(&self, index: usize) -> Option<bool> {
         Self::of_ways(&[self.ways()[index]?])
     }
@@ -233,8 +231,8 @@ impl Graph {
         }
     }
 
-    /// Returns the devices at which TRIM stops: they accept none, though all that holds their data does, as far as sysfs
-    /// says.
+    /// Returns the devices at which TRIM stops: they accept none, although the devices that hold their data do, as far
+    /// as sysfs says.
     pub fn stops(&self) -> Vec<usize> {
         let accepts = |index: &usize| self.nodes[*index].takes_trim() != Some(false);
         let stops = |index: &usize| {
@@ -244,7 +242,7 @@ impl Graph {
         self.holding_data().into_iter().filter(stops).collect()
     }
 
-    /// Returns the devices on the way of the data, from the top down.
+    /// Returns the devices that hold the file system's data, from the top down.
     pub fn holding_data(&self) -> Vec<usize> {
         let mut way = self.tops.clone();
         let mut next = 0;
@@ -259,7 +257,7 @@ impl Graph {
         way
     }
 
-    /// Returns the devices above one that hold the data, too, and accept no TRIM either, from the bottom up.
+    /// Returns the devices above `stop` that hold the file system's data and accept no TRIM either, from the bottom up.
     pub fn shut_above(&self, stop: usize) -> Vec<usize> {
         let holding_data = self.holding_data();
         let mut shut = vec![stop];
@@ -273,7 +271,7 @@ impl Graph {
         shut.split_off(1)
     }
 
-    /// Returns the tree as it is shown: each device with its depth, below every device that it lies under.
+    /// Returns the tree as shown to users: each device with its depth, listed below every device that uses it.
     pub fn tree(&self) -> Vec<(usize, &Node)> {
         let mut lines = Vec::new();
         let mut next: Vec<(usize, usize)> = self.tops.iter().rev().map(|&top| (0, top)).collect();
@@ -283,7 +281,7 @@ impl Graph {
         {
             let node = &self.nodes[index];
             lines.push((depth, node));
-            // What lies below is shown the first time only.
+            // The devices below are shown only the first time.
             if !std::mem::replace(&mut is_known[index], true) {
                 let mut below: Vec<usize> = node.below.iter().chain(&node.beside).copied().collect();
                 below.sort_by_key(|&index| std::cmp::Reverse(self.nodes[index].name.clone()));
@@ -294,8 +292,8 @@ impl Graph {
     }
 }
 
-/// Returns for each device below `device` whether it holds the data, by the names that LVM, Stratis and bcache give.
-/// Where no name tells, all of them do.
+/// Tells for each device below `device` whether it holds data, by the names that LVM, Stratis and bcache use. If the
+/// names do not tell, all of them do.
 fn data_among(device: &SysBlock, slaves: &[SysBlock]) -> Vec<bool> {
     const METADATA: [&str; 7] = ["tmeta", "cmeta", "cdata", "cvol", "imeta", "cow", "thinmeta"];
     let backing = device.path().join("bcache").canonicalize().ok();
@@ -307,7 +305,7 @@ fn data_among(device: &SysBlock, slaves: &[SysBlock]) -> Vec<bool> {
         }
         let name = slave.text("dm/name").unwrap_or_default();
         let last = name.rsplit(['_', '-']).find(|part| !part.bytes().all(|byte| byte.is_ascii_digit()));
-        // Users may call a volume `cow`, too.
+        // A user may have named a volume `cow`.
         let is_layer =
             || last != Some("cow") || slave.text("dm/uuid").is_some_and(|uuid| uuid.ends_with("-cow"));
         !last.is_some_and(|last| (METADATA.contains(&last) || last == "rmeta") && is_layer())
@@ -322,11 +320,11 @@ fn kind_of(root: &HostRoot, device: &SysBlock, slaves: &[SysBlock]) -> Kind {
         let texts = |file| slaves.iter().filter_map(|slave| slave.text(file)).collect::<Vec<String>>();
         let (names, uuids) = (texts("dm/name"), texts("dm/uuid"));
         let is_above = |end: &str| names.iter().any(|name| name.ends_with(end));
-        // Users may call a volume `real` or `cow`, too.
+        // A user may have named a volume `real` or `cow`.
         let is_above_layer = |end: &str| is_above(end) && uuids.iter().any(|uuid| uuid.ends_with(end));
         let mut parts = uuid.split('-');
         return match (parts.next().unwrap_or_default(), parts.next().unwrap_or_default()) {
-            // It is read-only, and knows no discards.
+            // dm-verity is read-only, and has no discards.
             ("CRYPT", "VERITY") => Kind::Mapper(mapping),
             ("CRYPT", "INTEGRITY") => Kind::Integrity(mapping),
             ("CRYPT", format) => Kind::Crypt(mapping, format.to_owned()),

@@ -1,4 +1,5 @@
-//! Why a mapping (device mapper, RAID, loop device) accepts no TRIM though all below it does, and what helps.
+//! Explains why a mapping (device mapper, RAID, loop device) accepts no TRIM although everything below does, and what
+//! helps.
 
 use std::path::Path;
 
@@ -24,20 +25,20 @@ pub(super) fn ending(stack: &Stack<'_>, stop: usize) -> Finding {
     match &node.kind {
         Kind::Raid(_) | Kind::Lvm(_) | Kind::Multipath(_) | Kind::Mapper(_) if !node.is_whole => found(
             Code::MappingCauseUnknown,
-            format!("{} accepts no TRIM; why is not known, since sysfs does not show all that lies below it", node.name),
+            format!("{} accepts no TRIM; the cause is unknown, since sysfs does not show everything below it", node.name),
             format!("see what is missing: `lsblk --inverse {}`", node.device.node().display()),
         ),
         Kind::Crypt(name, _) if table.as_deref().is_some_and(|table| table.contains("allow_discards")) => {
             let what = format!(
-                "dm-crypt ({name}) passes TRIM on, but was opened before the devices below accepted any, and its limit \
-                 is from then"
+                "dm-crypt ({name}) passes TRIM on, but was opened before the devices below accepted any, and still has its \
+                 limit from then"
             );
-            found(Code::CryptOpenedBeforeTrim, what, "load its table anew (cryptsetup asks for the passphrase)".to_owned())
+            found(Code::CryptOpenedBeforeTrim, what, "reload its table (cryptsetup asks for the passphrase)".to_owned())
                 .with_commands(reload(), [])
         }
         Kind::Crypt(name, format) => crypt(stack, node, name, format),
         Kind::Integrity(name) => {
-            let what = format!("dm-integrity ({name}) drops TRIM: a sector without data has no checksum");
+            let what = format!("dm-integrity ({name}) drops TRIM: a trimmed sector would no longer match its checksum");
             match raid_with_integrity(name) {
                 Some(volume) => {
                     let convert = |is_on: &str| [format!("lvconvert --yes --raidintegrity {is_on} {volume}")];
@@ -45,7 +46,7 @@ pub(super) fn ending(stack: &Stack<'_>, stop: usize) -> Finding {
                         Code::IntegrityNoTrim,
                         what,
                         "choose between TRIM and checksums: LVM RAID without integrity passes TRIM on, but no longer \
-                         notices data that the disk corrupts. Taking it back writes all checksums anew"
+                         notices data that the disk corrupts. Undoing this writes all checksums again"
                             .to_owned(),
                     )
                     .with_commands(convert("n"), convert("y"))
@@ -53,7 +54,7 @@ pub(super) fn ending(stack: &Stack<'_>, stop: usize) -> Finding {
                 None => found(
                     Code::IntegrityNoTrim,
                     what,
-                    "to open it with `integritysetup open --allow-discards`, if it is a device of its own".to_owned(),
+                    "to open it with `integritysetup open --allow-discards`, if it stands alone".to_owned(),
                 )
                 .beyond_this_host(),
             }
@@ -62,25 +63,25 @@ pub(super) fn ending(stack: &Stack<'_>, stop: usize) -> Finding {
         Kind::Vdo(name) => found(
             Code::VdoKeepsTrim,
             format!(
-                "VDO ({name}) keeps what is trimmed: that frees room in VDO, but it passes none of it on to the devices below"
+                "VDO ({name}) reuses trimmed space itself, and does not pass TRIM on to the devices below"
             ),
             "to use the disk without VDO".to_owned(),
         )
         .beyond_this_host(),
         Kind::Snapshot(name) => found(
             Code::SnapshotNoTrim,
-            format!("{name} is a snapshot, or has one: neither passes TRIM on, since the other still needs the blocks"),
-            "to remove the snapshot (`lvs` lists it); thin volumes pass TRIM on, also with snapshots".to_owned(),
+            format!("{name} is a snapshot, or has one: neither passes TRIM on, since they share blocks"),
+            "to remove the snapshot (`lvs` lists it); thin volumes pass TRIM on even with snapshots".to_owned(),
         )
         .beyond_this_host(),
         Kind::Lvm(name) if target == Some("raid") || is_lvm_raid(stack, node) => lvm_raid(stack, node, name, table.as_deref()),
         Kind::Lvm(_) | Kind::Multipath(_) => older_than_below(node).with_commands(reload(), []),
-        // VeraCrypt and others map without a UUID.
+        // Mappings of VeraCrypt and others have no UUID.
         Kind::Mapper(name) => match target.unwrap_or(if is_crypt(name) { "crypt" } else { "" }) {
             "linear" | "striped" => older_than_below(node).with_commands(reload(), []),
             "" => found(
                 Code::MappingKindUnknown,
-                format!("the device-mapper mapping {name} drops TRIM, or is older than the TRIM of the devices below"),
+                format!("the device-mapper mapping {name} drops TRIM, or was loaded before the devices below accepted any"),
                 format!(
                     "`dmsetup table {}` shows its kind: linear and striped pass TRIM on, crypt only with \
                      allow_discards, for which the program that opened it has an option",
@@ -90,8 +91,8 @@ pub(super) fn ending(stack: &Stack<'_>, stop: usize) -> Finding {
             "crypt" => found(
                 Code::CryptDiscardsOff,
                 format!("the dm-crypt mapping {name} drops TRIM, as dm-crypt does by default"),
-                "open it with allow_discards, for which the program that opened it has an option, if others may see \
-                 which blocks are free, and if it hides no second volume, whose data TRIM would destroy"
+                "open it with allow_discards, for which the program that opened it has an option; but only if others may \
+                 see which blocks are free, and if it hides no second volume, whose data TRIM would destroy"
                     .to_owned(),
             ),
             target => found(
@@ -116,8 +117,8 @@ pub(super) fn ending(stack: &Stack<'_>, stop: usize) -> Finding {
     }
 }
 
-/// Returns the commands that load the table of a device-mapper device anew, so that it takes its limits from below
-/// again; `None` for other devices. LVM's own refresh leaves a table as it is that has not changed.
+/// Returns the commands that reload the table of a device-mapper device, so that it takes its limits from below again;
+/// `None` for other devices. LVM's own refresh skips an unchanged table.
 pub(super) fn reload(kind: &Kind) -> Option<Vec<String>> {
     let by_dmsetup = |name: &str| {
         let name = quoted(name);
@@ -133,7 +134,7 @@ pub(super) fn reload(kind: &Kind) -> Option<Vec<String>> {
     })
 }
 
-/// Returns the commands that give a mapping its limits from below again, if any do while it is in use.
+/// Returns the commands that refresh the limits of a mapping while it is in use, if there are any.
 pub(super) fn again(stack: &Stack<'_>, node: &Node) -> Option<Vec<String>> {
     match node.kind {
         Kind::Raid(_) => reassembled(stack, node),
@@ -141,8 +142,8 @@ pub(super) fn again(stack: &Stack<'_>, node: &Node) -> Option<Vec<String>> {
     }
 }
 
-/// Returns true if this mapping drops TRIM by its kind or a setting, so that loading its table anew does not help; so it
-/// does as far as is known if its table cannot be read.
+/// Returns true if this mapping drops TRIM because of its kind or a setting, so that reloading its table does not help.
+/// If its table cannot be read, it goes by the kind.
 pub(super) fn drops_by_itself(stack: &Stack<'_>, node: &Node) -> bool {
     let table = table(stack, node);
     let target = || table.as_deref().and_then(|table| table.split_whitespace().nth(2));
@@ -159,7 +160,7 @@ pub(super) fn drops_by_itself(stack: &Stack<'_>, node: &Node) -> bool {
     }
 }
 
-/// Returns true if Linux RAID of this level accepts no TRIM before one of its parameters is set.
+/// Returns true if Linux RAID of this level accepts no TRIM until one of its module parameters is set.
 fn needs_parameter(stack: &Stack<'_>, level: &str) -> bool {
     let performance = performance_of(level);
     stack.root.has(&performance) && !is_on(stack, &performance) || has_parity(level) && !is_on(stack, PARITY)
@@ -177,13 +178,13 @@ fn table(stack: &Stack<'_>, node: &Node) -> Option<String> {
     (stack.tables)(&node.device.text("dm/name")?)
 }
 
-/// Returns the commands that make dm-crypt pass TRIM on while it is in use, and those that take it back; `None` for a
-/// format that may hide a second volume in what is free of the first (TrueCrypt, VeraCrypt), or is not known here. A LUKS2
-/// header can keep that for each boot (`is_lasting`).
+/// Returns the commands that make dm-crypt pass TRIM on while it is in use, and those that undo it; `None` for an
+/// unknown format, or one that may hide a second volume in the free space of the first (TrueCrypt, VeraCrypt). With
+/// `is_lasting`, a LUKS2 header keeps the setting for later boots.
 fn opened_to_trim(name: &str, format: &str, is_lasting: bool) -> Option<(Vec<String>, Vec<String>)> {
     let name = quoted(name);
     match format {
-        // cryptsetup would have to be told the cipher and the key again. The ninth field of the table counts its options.
+        // cryptsetup would need the cipher and the key again. The ninth field of the table counts its options.
         "PLAIN" | "LOOPAES" => {
             let load = |change: &str| {
                 let table = format!("dmsetup table --showkeys {name} | awk '{change}'");
@@ -194,7 +195,7 @@ fn opened_to_trim(name: &str, format: &str, is_lasting: bool) -> Option<(Vec<Str
                 load(r#"sub(/ allow_discards/, "") {$9 -= 1; if ($9 < 1) $9 = ""} {print}"#),
             ))
         }
-        // The key may be in the kernel's keyring, so that its table cannot be loaded by hand.
+        // The key may be in the kernel's keyring, so the table cannot be loaded by hand.
         "LUKS1" | "LUKS2" | "" => {
             let lasting = if is_lasting { " --persistent" } else { "" };
             Some((
@@ -206,7 +207,7 @@ fn opened_to_trim(name: &str, format: &str, is_lasting: bool) -> Option<(Vec<Str
     }
 }
 
-/// A loop device that accepts no TRIM, or over a file that cannot have holes.
+/// Reports a loop device that accepts no TRIM, or whose file cannot have holes.
 fn of_loop(stack: &Stack<'_>, node: &Node, file: &str) -> Finding {
     let holder = nearest(stack.mounts, Path::new(file)).map(|at| stack.mounts[at].fs_type.as_str());
     let punches = holder.filter(|fs_type| ["ext4", "xfs", "btrfs", "tmpfs", "f2fs"].contains(fs_type));
@@ -214,7 +215,7 @@ fn of_loop(stack: &Stack<'_>, node: &Node, file: &str) -> Finding {
         _ if !node.below.is_empty() => (
             Code::LoopNoWriteZeroes,
             format!(
-                "accepts no TRIM: it passes TRIM on as Write Zeroes, which {file} has not, or it is read-only"
+                "accepts no TRIM: it passes TRIM on as Write Zeroes, which {file} lacks, or it is read-only"
             ),
             format!("mount {file} without the loop device"),
         ),
@@ -223,14 +224,12 @@ fn of_loop(stack: &Stack<'_>, node: &Node, file: &str) -> Finding {
             format!(
                 "accepts no TRIM, though {fs_type} can punch holes: it is read-only, or was attached by an old kernel"
             ),
-            "attach it anew, to be written".to_owned(),
+            "attach it again, writable".to_owned(),
         ),
         None => (
             Code::LoopNoHoles,
             match node.is_dead_end && node.discard_max != Some(0) {
-                true => {
-                    "accepts TRIM, but nothing comes of it: the file system of that file cannot punch holes"
-                }
+                true => "accepts TRIM, but to no effect: the file system of that file cannot punch holes",
                 false => "accepts no TRIM: its file system cannot punch holes, or it is read-only",
             }
             .to_owned(),
@@ -240,7 +239,7 @@ fn of_loop(stack: &Stack<'_>, node: &Node, file: &str) -> Finding {
     Finding::new(code, node.name.clone(), format!("the loop device over {file} {why}")).mended_by(mend)
 }
 
-/// Returns where it is written that a mapping of dm-crypt passes TRIM on from the next boot on, if anywhere.
+/// Returns the place that asks for a dm-crypt mapping to pass TRIM on from the next boot, if there is one.
 fn asks_for_discard(stack: &Stack<'_>, name: &str) -> Option<&'static str> {
     let line = stack.root.text("/proc/cmdline").unwrap_or_default();
     let is_in_line = line.split_whitespace().any(|word| {
@@ -266,15 +265,15 @@ fn crypt(stack: &Stack<'_>, node: &Node, name: &str, format: &str) -> Finding {
     let asked = asks_for_discard(stack, name);
     let mend = match format {
         "LUKS1" | "LUKS2" if asked.is_some() => {
-            "for now (it asks for the passphrase); for each boot make the initramfs anew (update-initramfs -u, dracut -f, \
+            "for now (it asks for the passphrase); for each boot rebuild the initramfs (update-initramfs -u, dracut -f, \
              mkinitcpio -P), which has its own copy of /etc/crypttab"
         }
         "LUKS2" => "for now and each boot (it asks for the passphrase)",
         "LUKS1" => {
-            "for now (it asks for the passphrase); for each boot put `discard` into its line of /etc/crypttab, or for / \
-             rd.luks.options=discard on the kernel's command line"
+            "for now (it asks for the passphrase); for each boot add `discard` to its line in /etc/crypttab, or for / add \
+             rd.luks.options=discard to the kernel's command line"
         }
-        "PLAIN" | "LOOPAES" => "for now; for each boot put `discard` into its line of /etc/crypttab",
+        "PLAIN" | "LOOPAES" => "for now; for each boot add `discard` to its line in /etc/crypttab",
         "TCRYPT" => {
             "by closing it and opening it with --allow-discards, unless it hides a second volume, whose data TRIM would \
              destroy"
@@ -292,7 +291,9 @@ fn crypt(stack: &Stack<'_>, node: &Node, name: &str, format: &str) -> Finding {
         Some(place) => {
             format!("though {place} asks for discard: it was opened before that, or by an older initramfs")
         }
-        None => "as it does by default: TRIM shows which blocks are free, not their contents".to_owned(),
+        None => {
+            "as it does by default: TRIM reveals which blocks are free, though not their contents".to_owned()
+        }
     };
     let mend = match asked {
         Some(_) => format!("let TRIM through {mend}"),
@@ -303,29 +304,29 @@ fn crypt(stack: &Stack<'_>, node: &Node, name: &str, format: &str) -> Finding {
         .with_commands(commands, undo)
 }
 
-/// A mapping of a kind that passes TRIM on, over devices that accept it.
+/// Reports a mapping that accepts no TRIM only because it was loaded before the devices below did.
 fn older_than_below(node: &Node) -> Finding {
     let (what, mend) = match &node.kind {
         Kind::Multipath(name) => (format!("the multipath map {name}"), "reload the map (`multipath -r`)"),
         Kind::Lvm(name) => (
             format!("the logical volume {name}"),
-            "load its table anew, or deactivate and activate it; `lvchange --refresh` leaves an unchanged table as it is",
+            "reload its table, or deactivate and reactivate it; `lvchange --refresh` skips an unchanged table",
         ),
-        Kind::Mapper(name) => (format!("the mapping {name}"), "load its table anew"),
-        _ => (node.name.clone(), "assemble it anew"),
+        Kind::Mapper(name) => (format!("the mapping {name}"), "reload its table"),
+        _ => (node.name.clone(), "reassemble it"),
     };
     Finding::new(
         Code::MappingOlder,
         node.name.clone(),
         format!(
-            "{what} accepts no TRIM though everything below does: its table was loaded before that, and its limits are \
-             from then"
+            "{what} accepts no TRIM though everything below does: its table was loaded before that, and still has its \
+             limits from then"
         ),
     )
-    .mended_by(format!("{mend}. If a udev rule sets the mode of the disk below, it must be in the initramfs too"))
+    .mended_by(format!("{mend}. If a udev rule sets the mode of the disk below, add that rule to the initramfs, too"))
 }
 
-/// A pool that stops TRIM: it passes none on, or it ignores all, and then its volumes accept none either.
+/// Reports a thin pool that stops TRIM: it passes none on, or it ignores TRIM, and then its volumes accept none either.
 fn thin_pool(stack: &Stack<'_>, stop: usize, name: &str) -> Finding {
     let node = &stack.graph.nodes[stop];
     let is_lvm = node.device.text("dm/uuid").is_some_and(|uuid| uuid.starts_with("LVM-"));
@@ -340,12 +341,11 @@ fn thin_pool(stack: &Stack<'_>, stop: usize, name: &str) -> Finding {
             Code::ThinNoPassdown,
             node.name.clone(),
             format!(
-                "the thin pool {name} keeps what is trimmed: that frees room in the pool, but does not go on to the \
-                 devices below, either because of its setting (nopassdown) or because their largest discard is smaller \
-                 than the pool's blocks"
+                "the thin pool {name} reuses trimmed space itself, and does not pass TRIM on to the devices below, either \
+                 because of its setting (nopassdown) or because their largest discard is smaller than the pool's blocks"
             ),
         )
-        .mended_by("let the pool pass it on")
+        .mended_by("make the pool pass TRIM on")
         .with_commands(set("passdown"), set("nopassdown"));
     };
     let between = pool.iter().zip(logical_volume(&volume.device.text("dm/name").unwrap_or_default()));
@@ -356,7 +356,7 @@ fn thin_pool(stack: &Stack<'_>, stop: usize, name: &str) -> Finding {
             format!("lvchange --activate y {volume}"),
         ]
     });
-    // Other volumes of the pool keep it active; its own device, which takes its name for itself, does not.
+    // Other volumes of the pool keep it active; the device that carries the pool's own name does not.
     let own = node.device.path().join("holders");
     let own = std::fs::read_dir(own).into_iter().flatten().flatten().filter(|holder| {
         let holder = std::fs::read_to_string(holder.path().join("dm/name"));
@@ -374,7 +374,7 @@ fn thin_pool(stack: &Stack<'_>, stop: usize, name: &str) -> Finding {
     .with_commands(commands.unwrap_or_default(), [])
 }
 
-/// Returns the RAID volume of LVM to which this leg with integrity belongs.
+/// Returns the LVM RAID volume to which this leg with integrity belongs.
 fn raid_with_integrity(name: &str) -> Option<String> {
     logical_volume(name.split_once("_rimage_")?.0)
 }
@@ -412,18 +412,18 @@ fn lvm_raid(stack: &Stack<'_>, node: &Node, name: &str, table: Option<&str>) -> 
             Code::RaidLevelUnknown,
             node.name.clone(),
             format!(
-                "the RAID volume {name} accepts no TRIM though all its disks do; its level is not known here: a mirror \
-                 has its limits from a time when they had none, and one with parity (RAID 4, 5, 6) accepts TRIM only if \
+                "the RAID volume {name} accepts no TRIM though all its disks do; its level is unknown. A mirror has its \
+                 limits from before the disks accepted TRIM; a volume with parity (RAID 4, 5, 6) accepts TRIM only if \
                  dm_raid.devices_handle_discard_safely is set"
             ),
         )
         .mended_by(
-            "`lvs -o lv_name,segtype` shows the level. Activate a mirror anew; set the parameter only for parity, and \
-             only if all disks return zeros for trimmed blocks",
+            "`lvs -o lv_name,segtype` shows the level. Reactivate a mirror; set the parameter only for parity, and only if \
+             all disks return zeros for trimmed blocks",
         );
     }
     let what = format!(
-        "the RAID volume {name} accepts no TRIM: with parity (RAID 4, 5, 6) only if \
+        "the RAID volume {name} accepts no TRIM: a volume with parity (RAID 4, 5, 6) does so only if \
          dm_raid.devices_handle_discard_safely is set"
     );
     set(Code::RaidParityNotAllowed, node, what, LVM_PARITY, again)
@@ -439,15 +439,15 @@ fn parameter(file: &str) -> (&str, &str) {
     (parts.next().unwrap_or_default(), parts.last().unwrap_or_default())
 }
 
-/// A parameter of a module that must be set, now and for each boot, before the array is assembled anew.
+/// Reports a module parameter that must be set, now and at each boot, before the array is reassembled.
 fn set(code: Code, node: &Node, what: String, file: &str, then: Vec<String>) -> Finding {
     let (module, name) = parameter(file);
     let conf = format!("/etc/modprobe.d/{module}-discard.conf");
     let mend = format!(
-        "{}set the parameter, also for each boot ({module}.{name}=Y on the kernel's command line where the array holds /), \
+        "{}set the parameter, now and at each boot ({module}.{name}=Y on the kernel's command line if the array holds /), \
          and {}",
         if has_no_risk(file) { "" } else { "only if all disks return zeros for trimmed blocks: " },
-        if then.is_empty() { "assemble the array anew: boot" } else { "load it anew" }
+        if then.is_empty() { "reboot to reassemble the array" } else { "load the array again" }
     );
     let commands = [format!("echo Y > {file}"), format!("echo 'options {module} {name}=Y' > {conf}")]
         .into_iter()
@@ -457,7 +457,7 @@ fn set(code: Code, node: &Node, what: String, file: &str, then: Vec<String>) -> 
         .with_commands(commands, [format!("echo N > {file}"), format!("rm {conf}")])
 }
 
-/// Returns true unless this parameter says that trimmed blocks read as zeros, which parity relies on.
+/// Returns true unless setting this parameter asserts that trimmed blocks read as zeros, on which parity relies.
 fn has_no_risk(file: &str) -> bool {
     ![PARITY, LVM_PARITY].contains(&file)
 }
@@ -467,7 +467,7 @@ fn raid(stack: &Stack<'_>, node: &Node, level: &str) -> Finding {
     let performance = performance_of(level);
     if stack.root.has(&performance) && !is_on(stack, &performance) {
         let what = format!(
-            "Linux RAID ({level}) accepts no TRIM because this kernel switches it off: {performance} is N"
+            "Linux RAID ({level}) accepts no TRIM because this kernel disables it: {performance} is N"
         );
         return set(Code::RaidSwitchedOff, node, what, &performance, again);
     }
@@ -478,7 +478,7 @@ fn raid(stack: &Stack<'_>, node: &Node, level: &str) -> Finding {
                 node.name.clone(),
                 format!(
                     "Linux RAID ({level}) accepts no TRIM because it trims whole stripes of {stripe} bytes, and a disk \
-                     below takes at most {largest} bytes at once"
+                     below accepts at most {largest} bytes at a time"
                 ),
             )
             .mended_by("an array with smaller chunks")
@@ -486,7 +486,7 @@ fn raid(stack: &Stack<'_>, node: &Node, level: &str) -> Finding {
         }
         if !is_on(stack, PARITY) {
             let what = format!(
-                "Linux RAID ({level}) accepts no TRIM: with parity only if \
+                "Linux RAID ({level}) accepts no TRIM: with parity, it does so only if \
                  raid456.devices_handle_discard_safely is set"
             );
             return set(Code::RaidParityNotAllowed, node, what, PARITY, again);
@@ -498,44 +498,45 @@ fn raid(stack: &Stack<'_>, node: &Node, level: &str) -> Finding {
         true => (
             format!(", or before {module}.{name} was set"),
             format!(
-                ", and see that the parameter is set at each boot ({module}.{name}=Y on the kernel's command line, or \
-                 /etc/modprobe.d and a new initramfs)"
+                ", and make sure that the parameter is set at each boot ({module}.{name}=Y on the kernel's command line, \
+                 or /etc/modprobe.d and a new initramfs)"
             ),
         ),
         false => (String::new(), String::new()),
     };
-    let assemble = if again.is_empty() { "boot, so that it is assembled anew" } else { "assemble it anew" };
+    let assemble = if again.is_empty() { "reboot to reassemble it" } else { "reassemble it" };
     Finding::new(
         Code::RaidOlder,
         node.name.clone(),
         format!(
-            "Linux RAID ({level}) accepts no TRIM though all its disks do: it was assembled while they had none{before}, \
-             and its limits are from then"
+            "Linux RAID ({level}) accepts no TRIM though all its disks do: it was assembled before they did{before}, \
+             and still has its limits from then"
         ),
     )
     .mended_by(
         format!(
-            "{assemble}{lasting}. If a udev rule switches TRIM on for the disks, put it into the initramfs \
+            "{assemble}{lasting}. If a udev rule enables TRIM on the disks, add that rule to the initramfs \
              (update-initramfs -u, dracut -f), so that it runs before the array is assembled"
         ),
     )
     .with_commands(again, [])
 }
 
-/// RAID with parity refuses TRIM below a stripe: `raid5_run` in Linux's drivers/md/raid5.c.
+/// Returns the smallest limit of a disk and the size of a stripe if RAID with parity refuses TRIM because the limit is
+/// below a stripe (`raid5_run` in Linux's drivers/md/raid5.c).
 fn too_small_for_stripe(stack: &Stack<'_>, node: &Node, level: &str) -> Option<(u64, u64)> {
     let disks = node.device.number("md/raid_disks").ok()?;
     let chunk = node.device.number("md/chunk_size").ok()?;
     let parity = if level == "raid6" { 2 } else { 1 };
     let stripe = chunk.checked_mul(disks.checked_sub(parity)?)?.checked_next_power_of_two()?;
-    // What a disk takes that takes none today is not known.
+    // A disk that accepts none today may accept any amount later.
     let limits = node.below.iter().filter_map(|&below| stack.graph.nodes[below].discard_max);
     let largest = limits.filter(|&max| max > 0).min()?;
     (largest < stripe).then_some((largest, stripe))
 }
 
-/// Returns the commands that assemble an array anew; `None` if it cannot be unmounted for that, if a member is missing
-/// (it would start degraded), or if its members belong to a container (metadata of Intel's or DDF's kind).
+/// Returns the commands that reassemble an array; `None` if it cannot be unmounted for that, if a member is missing (it
+/// would start degraded), or if its members belong to a container (Intel or DDF metadata).
 fn reassembled(stack: &Stack<'_>, node: &Node) -> Option<Vec<String>> {
     let number = |file: &str| node.device.number(file).unwrap_or(0);
     let is_external =
@@ -555,9 +556,9 @@ fn reassembled(stack: &Stack<'_>, node: &Node) -> Option<Vec<String>> {
     without_mount(stack, node, steps)
 }
 
-/// Puts commands between those that unmount the file system on a device, or on a partition of it, and mount it again;
-/// `None` if it is `/`, or if something lies between, or if more than this one mount would have to go: another mount of
-/// it or below it, or another partition that is in use.
+/// Wraps commands in those that unmount the file system on a device, or on a partition of it, and mount it again.
+/// Returns `None` if the file system is `/`, if another layer lies between, or if more than this one mount would have
+/// to go: another mount of it or below it, or another partition in use.
 fn without_mount(stack: &Stack<'_>, below: &Node, commands: Vec<String>) -> Option<Vec<String>> {
     let mount = stack.mount;
     let [top] = stack.graph.tops[..] else { return None };
@@ -573,7 +574,7 @@ fn without_mount(stack: &Stack<'_>, below: &Node, commands: Vec<String>) -> Opti
     if stack.mounts.iter().any(is_in_the_way) || others.any(is_in_use) {
         return None;
     }
-    // Names of mappings stay, unlike dm-0.
+    // A mapping keeps its name, while dm-0 may become dm-1.
     let node = match mount.device.starts_with("/dev/mapper/") {
         true => mount.device.clone(),
         false => top.device.node().display().to_string(),
@@ -583,12 +584,12 @@ fn without_mount(stack: &Stack<'_>, below: &Node, commands: Vec<String>) -> Opti
     Some([format!("umount --all-targets {node}")].into_iter().chain(commands).chain([again]).collect())
 }
 
-/// Counts what lies on a device, also what sysfs does not show.
+/// Counts the holders of a device, even those that sysfs does not show otherwise.
 fn holders(device: &Path) -> usize {
     std::fs::read_dir(device.join("holders")).map_or(0, Iterator::count)
 }
 
-/// Returns true if something lies on a device, or it is mounted, or it is swap.
+/// Returns true if a device has holders, is mounted, or is used as swap.
 fn is_in_use(stack: &Stack<'_>, device: &SysBlock) -> bool {
     let holds = |mount: &Mount| {
         mount.has_device() && devices_in_sysfs(stack.root, mount).is_ok_and(|found| found.contains(device))
@@ -600,8 +601,7 @@ fn is_in_use(stack: &Stack<'_>, device: &SysBlock) -> bool {
         || swaps.any(|node| of_node(stack.root, node).is_ok_and(|found| found.as_ref() == Some(device)))
 }
 
-/// Returns a logical volume as LVM's commands name it, `VG/LV`, from its name for the device mapper, in which a hyphen
-/// is doubled.
+/// Returns the name `VG/LV` of a logical volume from its device-mapper name, in which hyphens are doubled.
 fn logical_volume(name: &str) -> Option<String> {
     let single = name.replace("--", "\0");
     let (group, volume) = single.split_once('-')?;
@@ -617,7 +617,7 @@ mod tests {
     use crate::doctor::graph::Graph;
     use crate::host_root::HostRoot;
 
-    /// Codes and commands of what is found of a mapping over a disk that accepts TRIM, with this table.
+    /// Returns the codes and commands of the findings on a mapping with this table over a disk that accepts TRIM.
     fn found(name: &str, uuid: &str, table: &str, is_parity_on: bool) -> Vec<(&'static str, Vec<String>)> {
         let host = Host::new("22 1 254:9 / /data rw - xfs /dev/mapper/x rw\n");
         let mapping = "virtual/block/dm-9";

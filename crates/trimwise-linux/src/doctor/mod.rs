@@ -61,10 +61,10 @@ const XFS_TRIMS_REALTIME_SINCE: (u32, u32) = (6, 11);
 /// MiB discarded on 6.1; similar on 6.12 and 6.18; not on 5.10. Kernels between 5.10 and 6.1 were not measured.
 const DISCARDS_TOO_MUCH_SINCE: (u32, u32) = (6, 1);
 
-/// Options in effect that show that a file system failed.
+/// Mount options that the kernel shows once a file system has failed.
 const FAILED: [&str; 2] = ["emergency_ro", "shutdown"];
 
-/// A device on the path down, as reported.
+/// One device on the path from the file system down to its disks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LayerReport {
     /// Kernel name of the device.
@@ -89,7 +89,7 @@ pub struct Diagnosis {
     pub device: String,
     /// Type of the file system.
     pub fs_type: String,
-    /// What trims it today.
+    /// How it is trimmed today.
     #[serde(flatten)]
     pub today: Today,
     /// True if TRIM of this file system passes down to a disk that accepts it, according to the kernel; `None` if sysfs
@@ -102,7 +102,7 @@ pub struct Diagnosis {
     /// The drives below.
     #[serde(skip)]
     pub drives: Vec<Drive>,
-    /// True if nothing on this host may trim it: a container. What its host does is not known.
+    /// True if nothing on this host may trim it, as in a container. What the container's host does is unknown.
     #[serde(skip)]
     pub is_host_s: bool,
 }
@@ -112,18 +112,18 @@ pub struct Diagnosis {
 pub struct Report {
     /// Release of the running kernel.
     pub kernel: String,
-    /// Everything that trims periodically: `fstrim.timer`, `trimwised`, `/etc/cron.weekly/fstrim`.
+    /// Names of everything that trims periodically: `fstrim.timer`, `trimwised`, `/etc/cron.weekly/fstrim`.
     pub trimmers: Vec<String>,
     /// Reports on each file system on a block device.
     pub file_systems: Vec<Diagnosis>,
     /// Findings about the whole host.
     pub findings: Vec<Finding>,
-    /// What was not checked, why, and how to ask.
+    /// What was not checked, why, and how the user can find out.
     pub not_checked: Vec<Finding>,
     /// When fstrim.timer last elapsed; `None` if it never did, or another init runs the host.
     pub last_fstrim: Option<LastRun>,
-    /// True if what matters most was not checked: the file system asked for, that of `/`, or all but boot partitions, or
-    /// if nothing here may trim.
+    /// True if nothing here may trim, or if what matters most was not checked: the file system asked for, `/`, or every
+    /// file system but boot partitions.
     #[serde(skip)]
     pub is_unchecked: bool,
 }
@@ -136,7 +136,7 @@ impl Report {
     }
 }
 
-/// Reasons why there is no report.
+/// Why there is no report.
 #[derive(Debug, thiserror::Error)]
 pub enum DoctorError {
     /// The list of mounts cannot be read.
@@ -155,7 +155,7 @@ pub enum DoctorError {
     },
 }
 
-/// Returns a path as messages show it, on one line and without what a terminal would take for a command.
+/// Returns a path for messages, without line breaks and terminal control characters.
 fn shown(path: &Path) -> String {
     path.display().to_string().replace(is_unprintable, "\u{fffd}")
 }
@@ -182,7 +182,7 @@ pub fn examine(root: &HostRoot, run: &Path, only: Option<&Path>) -> Result<Repor
             let is_own = |mount: &&&Mount| {
                 trimmers.fstab().iter().any(|entry| entry.point == mount.mount_point && !entry.is_bind())
             };
-            // Where it is mounted several times, the entry of fstab tells which one is no bind mount.
+            // If it is mounted several times, its entry in fstab tells which mount is not a bind mount.
             (same.len() > 1).then(|| same.iter().find(is_own)).flatten()
         };
         let mount = match only {
@@ -238,7 +238,7 @@ pub fn examine(root: &HostRoot, run: &Path, only: Option<&Path>) -> Result<Repor
     })
 }
 
-/// Returns true for a file system that holds too little to tell of a host.
+/// Returns true for a boot partition, which is too small to say anything about the host.
 fn is_boot_partition(mount: &Mount) -> bool {
     ["/boot", "/efi"].iter().any(|folder| mount.mount_point.starts_with(folder))
 }
@@ -284,7 +284,7 @@ fn of_host(trimmers: &Trimmers<'_>, file_systems: &[Diagnosis]) -> Vec<Finding> 
     findings
 }
 
-/// What the doctor knows of the host when it looks at a file system.
+/// The host around the file systems that are examined.
 struct Surroundings<'a> {
     root: &'a HostRoot,
     mounts: &'a [Mount],
@@ -294,7 +294,7 @@ struct Surroundings<'a> {
 }
 
 impl Surroundings<'_> {
-    /// Examines the file system that is mounted at all of `same`, as seen at `mount`; also returns what of it was not
+    /// Examines the file system that `same` lists all mounts of, as seen at `mount`. The finding says what could not be
     /// checked.
     fn diagnose(
         &self,
@@ -319,7 +319,7 @@ impl Surroundings<'_> {
         if let Some(device) = realtime
             && version(self.kernel).is_some_and(|found| found < XFS_TRIMS_REALTIME_SINCE)
         {
-            let what = "the real-time device of this XFS: Linux trims it since 6.11 only";
+            let what = "it is the real-time device of an XFS, which Linux before 6.11 does not trim";
             findings.push(Finding::new(Code::RealtimeUntrimmed, device.name(), what));
         }
         match passes {
@@ -328,7 +328,7 @@ impl Surroundings<'_> {
             Some(false) => {}
             _ => self.of_options(mount, &today, &mut findings),
         }
-        // In a container, what lies below is its host's.
+        // In a container, the devices below belong to its host.
         if (mount.is_read_only() || self.is_forbidden) && !mount.has_failed() {
             for finding in &mut findings {
                 (finding.wrong, finding.mend) = (false, None);
@@ -338,7 +338,7 @@ impl Surroundings<'_> {
         }
         if same.len() > 1 {
             let what = format!(
-                "this file system is mounted {0} times (bind mounts); it needs to be trimmed once, not {0} times",
+                "this file system is mounted {0} times (bind mounts), but needs to be trimmed only once",
                 same.len()
             );
             findings.push(Finding::new(Code::MountedSeveralTimes, mount.device.clone(), what));
@@ -363,7 +363,7 @@ impl Surroundings<'_> {
         (diagnosis, not_checked)
     }
 
-    /// Finds options that contradict each other or what trims at intervals, and tells what is known of the others.
+    /// Adds findings on mount options: those that contradict each other or a periodic trim, and notes on the others.
     fn of_options(&self, mount: &Mount, today: &Today, findings: &mut Vec<Finding>) {
         let spared = today.is_spared() && today.at_intervals.is_empty();
         if spared {
@@ -380,13 +380,13 @@ impl Surroundings<'_> {
         let point = mount.mount_point.display().to_string();
         let advise = format!("`trimwise advise --here {}`", quoted(&point));
         match (today.is_online(), today.at_intervals.first()) {
-            // What the host outside does is not known.
+            // What a container's host does is unknown.
             (false, None) if self.is_forbidden || spared => {}
             (false, None) if today.not_here.iter().all(|one| one.why == WhyNot::PolicyOff) => findings.push(Finding::new(
                 Code::NothingTrims,
                 point,
                 format!(
-                    "nothing trims it: it is mounted without discard, and nothing trims it at intervals. Whether that costs anything on this drive: {advise}"
+                    "nothing trims it: it is mounted without discard, and nothing trims it at intervals. {advise} says whether that costs anything on this drive"
                 ),
             )),
             (false, None) => findings.push(self.left_out(point, today)),
@@ -412,7 +412,7 @@ impl Surroundings<'_> {
                 Code::Ext4DiscardsTooMuch,
                 today.discard.clone(),
                 format!(
-                    "ext4 of Linux {kernel} discards far more than was freed when scattered files are removed: each discard runs on through the free space that follows (measured on 6.1, 6.12 and 6.18: 256 MiB freed, 128,866 MiB discarded). Whether that costs anything on this drive: {advise}, whose model does the same"
+                    "ext4 on Linux {kernel} discards far more than was freed when scattered files are removed: each discard runs on through the free space that follows (measured on 6.1, 6.12 and 6.18: 256 MiB freed, 128,866 MiB discarded). {advise}, whose model does the same, says whether that costs anything on this drive"
                 ),
             ));
         }
@@ -430,7 +430,7 @@ impl Surroundings<'_> {
         }
     }
 
-    /// A file system that a setting of the host leaves out.
+    /// Reports a file system that every timer, job and daemon leaves out.
     fn left_out(&self, point: String, today: &Today) -> Finding {
         let reasons: Vec<String> = today.not_here.iter().map(ToString::to_string).collect();
         let what = format!("nothing trims it: it is mounted without discard; {}", reasons.join("; "));
@@ -453,7 +453,7 @@ impl Surroundings<'_> {
         if today.not_here.iter().any(|one| one.why == WhyNot::ReadOnlyInFstab) {
             return wrong(
                 Code::ReadOnlyInFstab,
-                "take `ro` off its line in /etc/fstab, or let fstrim.timer follow all mounts",
+                "remove `ro` from its line in /etc/fstab, or let fstrim.timer follow all mounts",
             );
         }
         if why_not_timer != Some(&WhyNot::NotInFstab) {
@@ -464,7 +464,7 @@ impl Surroundings<'_> {
         }
         let finding = wrong(
             Code::MissingInFstab,
-            "add it to /etc/fstab, which fstrim.timer follows, or let the timer follow all mounts instead, or let trimwised \
+            "add it to /etc/fstab, which fstrim.timer follows; or let the timer follow all mounts instead; or let trimwised \
              manage it (`trimwise status` says why it does not)",
         );
         let program = ["/usr/sbin/fstrim", "/sbin/fstrim", "/usr/bin/fstrim"];
@@ -485,14 +485,14 @@ impl Surroundings<'_> {
         )
     }
 
-    /// Returns the real-time device of an XFS, which holds data, too.
+    /// Returns the real-time device of an XFS file system, which also holds data.
     fn realtime_device(&self, mount: &Mount) -> Option<SysBlock> {
         let named = mount.options.iter().find_map(|option| option.strip_prefix("rtdev="));
         of_node(self.root, named.filter(|_| mount.fs_type == "xfs")?).ok().flatten()
     }
 
-    /// Says why fstrim is refused whatever the devices accept, unless the mount option discard lets it through or makes up
-    /// for it: a kernel before [`FITRIM_SINCE`]; and `ntfs_discard` in Linux's fs/ntfs3/super.c, which needs the option.
+    /// Reports a file system that refuses fstrim whatever its devices accept: on a kernel before [`FITRIM_SINCE`], and
+    /// ntfs3 without the mount option discard (`ntfs_discard` in Linux's fs/ntfs3/super.c).
     fn refuses_fitrim(&self, mount: &Mount, today: &Today, graph: &Graph) -> Option<Finding> {
         if mount.is_read_only() || today.is_online() {
             return None;
@@ -508,20 +508,20 @@ impl Surroundings<'_> {
             None if fs_type == "ntfs3" => {
                 let point = quoted(&mount.mount_point.display().to_string());
                 let remount = |option: &str| Some(format!("mount -o remount,{option} {point}"));
-                let what = "ntfs3 refuses all TRIM, also fstrim's, unless it is mounted with discard";
+                let what = "ntfs3 refuses all TRIM, even from fstrim, unless it is mounted with discard";
                 (Code::Ntfs3NeedsDiscard, what.to_owned(), remount("discard"), remount("nodiscard"))
             }
             None => return None,
         };
         let place = graph.tops.first().map_or(&mount.device, |&top| &graph.nodes[top].name);
         let finding = Finding::new(code, place, what)
-            .mended_by("mount it with discard, also in its line of /etc/fstab")
+            .mended_by("mount it with discard, and add that option to its line in /etc/fstab")
             .with_commands(commands, undo);
-        // There is little to trim on it.
+        // A boot partition has little to trim.
         Some(Finding { wrong: !is_boot_partition(mount), ..finding })
     }
 
-    /// Says who turned `discard` on where nobody wrote it into fstab, and how to turn it off; empty if somebody did.
+    /// Says what turned `discard` on and how to turn it off; empty if fstab asks for it.
     fn who_turned_discard_on(&self, mount: &Mount, today: &Today) -> &'static str {
         let fstab = match &today.mounted_by {
             MountedBy::Fstab { options, .. } => Some(options),
@@ -544,17 +544,16 @@ fn read_only() -> Finding {
     Finding::new(Code::ReadOnly, "ro", "it is mounted read-only: there is nothing to trim")
 }
 
-/// See [`Mount::has_failed`].
 fn failed(mount: &Mount) -> Finding {
     let option = FAILED.into_iter().find(|failed| mount.options.iter().any(|option| option == failed));
     Finding::new(
         Code::Failed,
         option.unwrap_or_default(),
-        "the file system failed and ended all writes: what it calls free may hold files that the next mount finds again, \
-         so nothing may trim it now, not even fstrim",
+        "the file system failed and stopped all writes: space that it calls free may hold files that the next mount finds \
+         again, so nothing may trim it now, not even fstrim",
     )
     .mended_by(format!(
-        "find the cause in the kernel's log, unmount it, and check it with `fsck {}` before it is mounted again",
+        "find the cause in the kernel's log, unmount the file system, and check it with `fsck {}` before mounting it again",
         quoted(&mount.device)
     ))
 }
@@ -592,7 +591,7 @@ fn told(depth: usize, node: &Node) -> LayerReport {
     }
 }
 
-/// Returns the disks below these devices, by kernel name; if the layers below are unknown, the lowest known device.
+/// Returns the kernel names of the disks below these devices, or of the lowest known devices where sysfs shows no disk.
 pub fn disks<'a>(root: &HostRoot, devices: impl Iterator<Item = &'a SysBlock>) -> BTreeSet<String> {
     let devices: Vec<SysBlock> = devices.cloned().collect();
     let graph = Graph::of(root, &[], &devices);

@@ -1,7 +1,7 @@
 //! Drives whose TRIM the kernel lists as faulty, by model and firmware.
 //!
-//! From `__ata_dev_quirks` in Linux's drivers/ata/libata-core.c (6.12). The kernel works around the fault. The report
-//! still names the cost, and warns that other systems and adapters may not know the fault. NVMe has no such list.
+//! From `__ata_dev_quirks` in Linux's drivers/ata/libata-core.c (6.12). The kernel works around these faults; the
+//! report still says what that costs. NVMe has no such list.
 
 /// A fault in a drive's TRIM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub(crate) enum Quirk {
     NoTrim,
 }
 
-/// Model and firmware (empty: any); `*` matches any text, brackets one of their characters.
+/// Patterns for model and firmware (empty: any); `*` matches any text, brackets one of their characters.
 const LIST: [(&str, &str, Quirk); 16] = [
     ("Micron_M500IT_*", "MU01", Quirk::NoQueuedTrim),
     ("Micron_M500_*", "", Quirk::NoQueuedTrim),
@@ -41,7 +41,7 @@ pub fn of(model: &str, firmware: &str) -> Option<Quirk> {
     found.map(|&(_, _, quirk)| quirk)
 }
 
-/// Returns true if the pattern matches the whole text (the part of the kernel's `glob_match` that the list needs).
+/// Returns true if the pattern matches the whole text. Supports as much of the kernel's `glob_match` as the list needs.
 fn matches(pattern: &[u8], text: &[u8]) -> bool {
     match pattern {
         [] => text.is_empty(),

@@ -1,4 +1,4 @@
-//! What surrounds the file systems: a container that may not trim, and how fstrim's last run ended.
+//! Facts about the whole host: whether it is a container that may not trim, and how fstrim's last run ended.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -21,7 +21,7 @@ pub(crate) fn is_container(root: &HostRoot) -> bool {
     marks.iter().any(|mark| root.has(mark)) || has_own_users(root)
 }
 
-/// Returns true if root of the host is not root of the machine: a user namespace.
+/// Returns true if root here is not root of the machine (a user namespace).
 fn has_own_users(root: &HostRoot) -> bool {
     let map = root.text(process(root, "uid_map")).unwrap_or_default();
     let fields: Vec<&str> = map.split_whitespace().collect();
@@ -32,14 +32,14 @@ fn process(root: &HostRoot, file: &str) -> String {
     format!("/proc/{}/{file}", if root.is_own() { "self" } else { "1" })
 }
 
-/// Says that nothing here may trim: FITRIM needs CAP_SYS_ADMIN of the machine, which no process of most containers can
-/// have. `None` if it may.
+/// Reports that nothing here may trim; `None` if something may. FITRIM needs CAP_SYS_ADMIN on the machine, which no
+/// process in most containers can have.
 pub(super) fn why_forbidden(root: &HostRoot) -> Option<Finding> {
     let status = root.text(process(root, "status")).unwrap_or_default();
     let bounding = status.lines().find_map(|line| line.strip_prefix("CapBnd:"));
     let bounding = bounding.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     let why = match () {
-        () if has_own_users(root) => "its root is another user outside (a user namespace)",
+        () if has_own_users(root) => "its root is not root outside (a user namespace)",
         () if bounding.is_some_and(|mask| mask >> SYS_ADMIN & 1 == 0) => {
             "no process here can have CAP_SYS_ADMIN"
         }
@@ -59,16 +59,15 @@ pub(super) fn why_forbidden(root: &HostRoot) -> Option<Finding> {
 /// The last run of fstrim.timer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LastRun {
-    /// When the timer last elapsed, in seconds since 1970.
+    /// When the timer last elapsed.
     pub at_unix_s: u64,
-    /// How many seconds ago that was.
     pub ago_s: u64,
     /// How fstrim.service ended since boot, in systemd's words: `success`, `exit-code`; `None` if it has not run, or
     /// systemd cannot be asked.
     pub result: Option<String>,
 }
 
-/// Reads when fstrim.timer last elapsed, from the stamp that systemd keeps of a persistent timer.
+/// Reads when fstrim.timer last elapsed from the stamp file that systemd keeps for a persistent timer.
 pub(super) fn last_run(root: &HostRoot) -> Option<LastRun> {
     let at = root.path(STAMP).metadata().and_then(|found| found.modified()).ok()?;
     let ago = SystemTime::now().duration_since(at).unwrap_or(Duration::ZERO);
@@ -79,7 +78,7 @@ pub(super) fn last_run(root: &HostRoot) -> Option<LastRun> {
     })
 }
 
-/// Asks systemd; unlike the journal, it answers at once, but knows only of this boot.
+/// Asks systemd how fstrim.service ended. Unlike the journal, systemd replies at once, but knows only this boot.
 fn result() -> Option<String> {
     let asked = Command::new("systemctl")
         .args(["show", "fstrim.service", "--property=Result,ExecMainExitTimestampMonotonic"])
@@ -93,7 +92,6 @@ fn result() -> Option<String> {
     Some(value("Result=")?.to_owned())
 }
 
-/// Tells of the last run.
 pub(super) fn of_last_run(last: &LastRun, every_s: Option<u64>) -> Finding {
     let days = last.ago_s / 86_400;
     let ago = match (last.ago_s / 3600, days) {
@@ -109,7 +107,7 @@ pub(super) fn of_last_run(last: &LastRun, every_s: Option<u64>) -> Finding {
             format!("its last run, {ago}, failed ({result})"),
         )
         .mended_by("`journalctl --unit fstrim.service` says why"),
-        // The timer spreads its runs, and makes up for one that was missed.
+        // The timer randomises its runs and catches up on a missed one, so one interval is too strict.
         _ if every_s.is_some_and(|every| last.ago_s > 2 * every) => Finding::new(
             Code::FstrimLate,
             FSTRIM_TIMER,
@@ -123,7 +121,7 @@ pub(super) fn of_last_run(last: &LastRun, every_s: Option<u64>) -> Finding {
         None => Finding::new(
             Code::FstrimRan,
             FSTRIM_TIMER,
-            format!("it last elapsed {ago}; how fstrim ended: `journalctl --unit fstrim.service`"),
+            format!("it last elapsed {ago}; `journalctl --unit fstrim.service` says how fstrim ended"),
         ),
     }
 }
@@ -146,7 +144,13 @@ mod tests {
             (14, Some("success"), week, "host.fstrim.ran", "14 days ago, and fstrim succeeded"),
             (15, Some("success"), week, "host.fstrim.late", "15 days ago, which is more than twice"),
             (15, None, week, "host.fstrim.late", "15 days ago, which is more than twice"),
-            (15, None, None, "host.fstrim.ran", "15 days ago; how fstrim ended"),
+            (
+                15,
+                None,
+                None,
+                "host.fstrim.ran",
+                "15 days ago; `journalctl --unit fstrim.service` says how fstrim ended",
+            ),
         ] {
             let last = LastRun { at_unix_s: 0, ago_s: days * 86_400, result: result.map(str::to_owned) };
             let found = of_last_run(&last, every_s);

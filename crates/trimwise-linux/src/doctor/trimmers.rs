@@ -18,13 +18,13 @@ use crate::today::{NotHere, WhyNot};
 
 pub(crate) const FSTRIM_TIMER: &str = "fstrim.timer";
 pub(super) const FSTRIM_SERVICE: &str = "fstrim.service";
-/// The name of the daemon among what trims at intervals.
+/// Name of the daemon in lists of what trims periodically.
 pub const TRIMWISED: &str = "trimwised";
-/// The timer of btrfsmaintenance, and the file that says what it trims.
+/// The timer of btrfsmaintenance, and the files that may configure it.
 const BTRFS_TIMER: &str = "btrfs-trim.timer";
 const BTRFS_CONFIG: [&str; 2] = ["/etc/sysconfig/btrfsmaintenance", "/etc/default/btrfsmaintenance"];
 
-/// Crontabs of root: of the host, of busybox (Alpine), of Debian's cron, of cronie, of openSUSE.
+/// Root's crontabs: the system's own, then those of busybox (Alpine), Debian's cron, cronie and openSUSE.
 const CRONTABS: [&str; 5] = [
     "/etc/crontab",
     "/etc/crontabs/root",
@@ -32,31 +32,31 @@ const CRONTABS: [&str; 5] = [
     "/var/spool/cron/root",
     "/var/spool/cron/tabs/root",
 ];
-/// Ends of names that cronie's run-parts leaves out.
+/// File name suffixes that cronie's run-parts skips.
 const LEFTOVERS: [&str; 5] = [".cfsaved", ".rpmsave", ".rpmorig", ".rpmnew", ".swp"];
 
-/// Words for intervals, as systemd.time(7) and the folders of cron have them, in seconds.
+/// Words for intervals in systemd.time(7) and in the names of cron's folders, in seconds.
 const INTERVALS: [(&str, u64); 4] =
     [("hourly", 3600), ("daily", 86_400), ("weekly", 7 * 86_400), ("monthly", 30 * 86_400)];
 
 /// Something that trims a file system at intervals.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Periodic {
-    /// Its name: `fstrim.timer`, `trimwised`, `/etc/cron.weekly/fstrim`.
+    /// Such as `fstrim.timer`, `trimwised`, `/etc/cron.weekly/fstrim`.
     pub name: String,
-    /// What it does there, as a policy; `None` if unknown, such as a timer with an unusual calendar.
+    /// The policy that it amounts to; `None` if unknown, as for a timer with an unusual calendar.
     pub policy: Option<PolicyId>,
-    /// True if it leaves out what fstab exempts ([`NO_TRIM`](super::NO_TRIM)). `fstrim --all` does not: it never reads
+    /// True if it skips what fstab exempts ([`NO_TRIM`](super::NO_TRIM)). `fstrim --all` does not, since it never reads
     /// fstab.
     #[serde(skip)]
     pub heeds_fstab: bool,
 }
 
-/// A timer or a job of cron that trims.
+/// A timer or a cron job that trims.
 #[derive(Debug)]
 struct Job {
     name: String,
-    /// How often it runs; `None` if its calendar is not one of systemd's words.
+    /// Its interval; `None` if its calendar is not one of [`INTERVALS`].
     every: Option<SimDuration>,
     calls: Vec<Call>,
     /// Why it never trims, although it is enabled.
@@ -77,8 +77,7 @@ pub(crate) struct Trimmers<'a> {
     pub is_daemon_missing: bool,
 }
 
-/// Finds everything that trims periodically. `run` is the host's folder of the daemon's sockets; `is_container` is true
-/// if the host is a container.
+/// Finds everything that trims periodically. `run` is the folder with the daemon's sockets.
 pub fn trimmers<'a>(root: &'a HostRoot, run: &Path, mounts: &'a [Mount], is_container: bool) -> Trimmers<'a> {
     // Under another init, enabled units never run.
     let is_running = systemd::is_running(root);
@@ -86,7 +85,7 @@ pub fn trimmers<'a>(root: &'a HostRoot, run: &Path, mounts: &'a [Mount], is_cont
     let timers = enabled("timers.target");
     let mut jobs: Vec<Job> = timers.iter().filter_map(|timer| of_timer(root, timer, is_container)).collect();
     jobs.sort_by_key(|job| job.name != FSTRIM_TIMER);
-    // Timers of single mounts are told of at their mounts.
+    // Timers of single mounts are reported with their mounts.
     let is_general = |job: &&Job| !job.name.contains('@');
     let mut names: Vec<String> = jobs.iter().filter(is_general).map(|job| job.name.clone()).collect();
     let asked = Client::connect(&root.path(run)).and_then(|mut client| client.ask(&Request::Status));
@@ -111,18 +110,17 @@ pub fn trimmers<'a>(root: &'a HostRoot, run: &Path, mounts: &'a [Mount], is_cont
 }
 
 impl Trimmers<'_> {
-    /// Entries of fstab.
     pub fn fstab(&self) -> &[fstab::Entry] {
         &self.listing.fstab
     }
 
-    /// Returns the interval of a timer, in seconds, if its calendar is one of systemd's words.
+    /// Returns the interval of a timer in seconds, if its calendar is one of [`INTERVALS`].
     pub fn every_s(&self, name: &str) -> Option<u64> {
         let job = self.jobs.iter().find(|job| job.name == name)?;
         Some(job.every?.as_nanos() / 1_000_000_000)
     }
 
-    /// Returns those that trim the file system of these mounts, and the reasons why the others do not.
+    /// Returns what trims the file system with these mounts, and why the others do not.
     pub fn of(&self, same: &[&Mount]) -> (Vec<Periodic>, Vec<NotHere>) {
         let (mut coming, mut others) = (Vec::new(), Vec::new());
         let mut add = |name: &str, why_not: Option<WhyNot>, policy: Option<PolicyId>, heeds_fstab: bool| {
@@ -149,7 +147,7 @@ impl Trimmers<'_> {
             let why = why.or_else(|| self.status.as_ref().and_then(|status| why_not_by_daemon(status, same)));
             add(TRIMWISED, why, self.policy_of_daemon(same), true);
         }
-        // As the host lists them; timers of single mounts come last.
+        // In the order of `names`; timers of single mounts come last.
         coming.sort_by_key(|one| self.names.iter().position(|name| *name == one.name).unwrap_or(usize::MAX));
         (coming, others)
     }
@@ -174,7 +172,7 @@ fn sweep(every: SimDuration) -> PolicyId {
 /// Returns what an enabled timer trims; `None` if it trims nothing.
 fn of_timer(root: &HostRoot, timer: &str, is_container: bool) -> Option<Job> {
     let stem = timer.strip_suffix(".timer")?;
-    // A timer of a single mount, as `trimwise advise --apply` makes them: `fstrim-weekly@home.timer`.
+    // A timer of a single mount, made by `trimwise advise --apply`: `fstrim-weekly@home.timer`.
     if let Some((unit, mount)) = stem.strip_prefix("fstrim-").and_then(|rest| rest.split_once('@')) {
         let calls = vec![Call::Paths(vec![systemd::unescaped_path(mount)?])];
         return Some(Job { name: timer.to_owned(), every: interval(unit), calls, broken: None });
@@ -220,7 +218,7 @@ fn calls_of(root: &HostRoot, command: &str) -> Vec<Call> {
     scripts.flat_map(|text| Call::all_in(&text, true)).collect()
 }
 
-/// Reads a script, as empty if that is forbidden; `None` if it is none.
+/// Reads a script; `None` if the file is not a script. An unreadable file counts as an empty script.
 fn script(root: &HostRoot, file: &str) -> Option<String> {
     const BYTES_MAX: u64 = 64 << 10;
     let found = root.metadata(file)?;
@@ -229,7 +227,7 @@ fn script(root: &HostRoot, file: &str) -> Option<String> {
     (is_short && (text.starts_with("#!") || text.is_empty())).then_some(text)
 }
 
-/// Reads where btrfsmaintenance trims; empty for everywhere.
+/// Reads the mount points that btrfsmaintenance trims; empty means all.
 fn btrfs_points(root: &HostRoot) -> Vec<PathBuf> {
     let text = BTRFS_CONFIG.iter().find_map(|file| root.text(file)).unwrap_or_default();
     let value = systemd::values(&text, &["BTRFS_TRIM_MOUNTPOINTS"]).last().copied().unwrap_or("auto");
@@ -237,9 +235,9 @@ fn btrfs_points(root: &HostRoot) -> Vec<PathBuf> {
     points.map(PathBuf::from).collect()
 }
 
-/// Reads the calendar of a timer; `None` if it is none of systemd's words.
+/// Reads the interval of a timer; `None` if its calendar is not one of [`INTERVALS`].
 fn interval_of(timer: &str) -> Option<SimDuration> {
-    // An empty calendar clears the others, an empty span of time only those of its kind.
+    // An empty OnCalendar= clears all settings before it; an empty time span clears only those of its own kind.
     let calendar = systemd::values(timer, &["OnCalendar"]);
     let spans = systemd::values(timer, &["OnUnitActiveSec", "OnUnitInactiveSec", "OnActiveSec", "OnBootSec"]);
     match (&calendar[..], &spans[..]) {
@@ -248,14 +246,14 @@ fn interval_of(timer: &str) -> Option<SimDuration> {
     }
 }
 
-/// Finds the jobs of cron that trim: files that run-parts runs (`/etc/periodic` of Alpine too), and lines of crontabs.
+/// Finds cron jobs that trim: files that run-parts runs (also Alpine's `/etc/periodic`), and lines of crontabs.
 fn of_cron(root: &HostRoot, is_systemd: bool) -> Vec<Job> {
     let mut jobs = Vec::new();
     let job = |name: String, every, calls| Job { name, every, calls, broken: None };
     let places = INTERVALS.into_iter().flat_map(|(word, _)| {
         [format!("/etc/cron.{word}"), format!("/etc/periodic/{word}")].map(|folder| (folder, word))
     });
-    // The run-parts of cronie is a script, and takes names with a dot.
+    // cronie's run-parts is a script, and accepts names with a dot.
     let takes_dots = root.whole_text("/usr/bin/run-parts").is_some_and(|text| text.starts_with("#!"));
     let takes = |name: &str| {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c) || takes_dots && c == '.';
@@ -268,7 +266,7 @@ fn of_cron(root: &HostRoot, is_systemd: bool) -> Vec<Job> {
             let file = format!("{folder}/{name}");
             let can_run = root.metadata(&file).is_some_and(|found| found.mode() & 0o111 != 0);
             let Some(text) = script(root, &file).filter(|_| can_run) else { continue };
-            // What cannot be read is told by its name.
+            // A script that cannot be read is judged by its name.
             let text = if text.is_empty() && name == "fstrim" { "fstrim --all".to_owned() } else { text };
             let calls = Call::all_in(&text, is_systemd);
             if !calls.is_empty() {
@@ -299,7 +297,7 @@ fn of_cron(root: &HostRoot, is_systemd: bool) -> Vec<Job> {
     jobs
 }
 
-/// Reads the schedule at the head of a crontab's line: `@weekly`, or minute, hour, day, month and day of the week.
+/// Reads the schedule at the start of a crontab line: `@weekly`, or minute, hour, day, month and day of the week.
 fn interval_of_cron(line: &str) -> Option<SimDuration> {
     let fields: Vec<&str> = line.split_whitespace().take(5).collect();
     if let Some(word) = fields.first()?.strip_prefix('@') {
@@ -320,7 +318,7 @@ fn interval_of_cron(line: &str) -> Option<SimDuration> {
     }
 }
 
-/// Returns what a daemon's status says of the file system of these mounts, if it manages it.
+/// Returns the entry of the file system with these mounts in a daemon's status, if the daemon manages it.
 fn managed<'a>(status: &'a Value, mounts: &[&Mount]) -> Option<&'a Value> {
     listed(status, "file_systems", mounts)
 }
@@ -333,7 +331,7 @@ fn listed<'a>(status: &'a Value, list: &str, mounts: &[&Mount]) -> Option<&'a Va
     status[list].as_array()?.iter().find(is_it)
 }
 
-/// Returns the reason why a daemon with this status does not trim the file system of these mounts; `None` if it does.
+/// Says why a daemon with this status does not trim the file system with these mounts; `None` if it does.
 fn why_not_by_daemon(status: &Value, mounts: &[&Mount]) -> Option<WhyNot> {
     if let Some(managed) = managed(status, mounts) {
         let live = &managed["status"];

@@ -1,4 +1,5 @@
-//! What the doctor cannot check, and how to ask: file systems that trim by themselves or behind a process, and swap.
+//! Reports what the doctor cannot check, and how to find out: file systems that trim by themselves or are served by a
+//! process, and swap.
 
 use std::path::Path;
 
@@ -11,13 +12,13 @@ use crate::host_root::HostRoot;
 use crate::mount::{Mount, discard_in, nearest, text_of};
 use crate::text::quoted;
 
-/// File systems on a block device that never have anything to trim: they are never written, or lie on raw flash.
+/// File systems that never have anything to trim: they are read-only, or lie on raw flash.
 const NOTHING_TO_TRIM: [&str; 7] = ["squashfs", "iso9660", "udf", "erofs", "cramfs", "romfs", "jffs2"];
 
-/// Says what is not known of a file system without FITRIM; `None` if there is nothing to trim below it.
+/// Reports a file system without FITRIM as unchecked; `None` if there is nothing to trim below it.
 pub(super) fn of_file_system(root: &HostRoot, mount: &Mount) -> Option<Finding> {
     let fs_type = mount.fs_type.as_str();
-    // A source may be any word, such as /dev/root for 9p and virtiofs, or /dev/fuse.
+    // A source need not be a device: /dev/root for 9p and virtiofs, /dev/fuse.
     let is_named = || mount.is_served() && mount.device.starts_with("/dev/") && mount.device != "/dev/fuse";
     let is_somewhere = mount.numbers.0 != 0 || fs_type == "bcachefs" || is_named();
     if !is_somewhere || NOTHING_TO_TRIM.contains(&fs_type) {
@@ -32,17 +33,18 @@ pub(super) fn of_file_system(root: &HostRoot, mount: &Mount) -> Option<Finding> 
             place.clone(),
             format!("{on}: a process serves it (FUSE), and only that process knows whether it passes TRIM on; not checked"),
         )
-        .mended_by(format!("`fstrim --verbose {}`; ntfs-3g takes it since 2015", quoted(&place))),
-        _ => Finding::new(Code::UnknownFileSystem, place, format!("{on}: it is not known whether {fs_type} has FITRIM; not checked")),
+        .mended_by(format!("try `fstrim --verbose {}`; ntfs-3g has supported it since 2015", quoted(&place))),
+        _ => Finding::new(Code::UnknownFileSystem, place, format!("{on}: trimwise does not know whether {fs_type} has FITRIM; not checked")),
     })
 }
 
-/// Returns the pool of a ZFS; `None` for other file systems.
+/// Returns the pool of a ZFS file system; `None` for other types.
 pub(super) fn pool_of(mount: &Mount) -> Option<&str> {
     (mount.fs_type == "zfs").then(|| mount.device.split('/').next()).flatten()
 }
 
-/// Says what is not known of a ZFS pool with these file systems. TRIM is a matter of the pool, which may have very many.
+/// Reports a ZFS pool with these file systems as unchecked. There is one finding for each pool, since TRIM is set for
+/// the pool and it may have very many file systems.
 pub(super) fn of_pool(pool: &str, mounts: &[&Mount]) -> Finding {
     const SHOWN_MAX: usize = 3;
     let points = mounts.iter().take(SHOWN_MAX).map(|mount| mount.mount_point.display().to_string());
@@ -68,7 +70,7 @@ fn bcachefs(root: &HostRoot, mount: &Mount, place: String, on: &str) -> Finding 
             let accepts = match graph.passes() {
                 Some(true) => "accepts TRIM",
                 Some(false) => "accepts no TRIM",
-                None => "unknown whether it accepts TRIM",
+                None => "may or may not accept TRIM",
             };
             let option = discard_of_bcachefs(root, device).map_or("", |is_on| {
                 if is_on { ", and bcachefs discards on it" } else { ", and bcachefs does not discard on it" }
@@ -80,13 +82,13 @@ fn bcachefs(root: &HostRoot, mount: &Mount, place: String, on: &str) -> Finding 
     Finding::new(
         Code::Bcachefs,
         place,
-        format!("{on}: bcachefs has no FITRIM and discards by itself what it empties; {told}. Whether it did was not checked"),
+        format!("{on}: bcachefs has no FITRIM and discards freed space by itself; {told}. Whether it does was not checked"),
     )
-    .mended_by("bcachefs says of each device whether it discards on it")
+    .mended_by("bcachefs shows for each device whether it discards on it")
     .with_commands(["grep -H . /sys/fs/bcachefs/*/dev-*/discard".to_owned()], [])
 }
 
-/// Returns whether bcachefs discards on a device, as its folder in sysfs says.
+/// Reads from sysfs whether bcachefs discards on a device.
 fn discard_of_bcachefs(root: &HostRoot, device: &SysBlock) -> Option<bool> {
     let folders = std::fs::read_dir(root.path("/sys/fs/bcachefs")).ok()?.flatten();
     let mut members =
@@ -98,7 +100,7 @@ fn discard_of_bcachefs(root: &HostRoot, device: &SysBlock) -> Option<bool> {
     Some(value.trim() == "1")
 }
 
-/// Tells of each swap area whether it is discarded, as far as fstab says. `/proc/swaps` does not show it.
+/// Reports for each swap area whether fstab asks for discards. `/proc/swaps` does not show it.
 pub(super) fn of_swap(root: &HostRoot, mounts: &[Mount]) -> Vec<Finding> {
     let swaps = root.whole_text("/proc/swaps").unwrap_or_default();
     let lines: Vec<_> = fstab::parse(&root.whole_text("/etc/fstab").unwrap_or_default())
@@ -125,7 +127,7 @@ pub(super) fn of_swap(root: &HostRoot, mounts: &[Mount]) -> Vec<Finding> {
         let by = |entry: &&fstab::Entry| {
             entry.source == name || !is_file && is_same_device(root, &entry.source, device.as_ref())
         };
-        // Where there is one of each, the line may name the device in a way that is not known here.
+        // If there is one line and one area, they belong together, however the line names the device.
         let only = || lines.first().filter(|_| !is_file && lines.len() == 1 && on_disk == 1);
         let entry = lines.iter().find(by).or_else(only);
         let option = entry.and_then(|entry| discard_in(&entry.options));
@@ -139,7 +141,7 @@ pub(super) fn of_swap(root: &HostRoot, mounts: &[Mount]) -> Vec<Finding> {
                 );
                 let finding = Finding::new(Code::SwapNoTrim, place, what);
                 match stop.kind {
-                    Kind::Crypt(..) => finding.mended_by("`discard` in its line of /etc/crypttab, too"),
+                    Kind::Crypt(..) => finding.mended_by("add `discard` to its line in /etc/crypttab, too"),
                     _ => finding,
                 }
             }
@@ -148,18 +150,18 @@ pub(super) fn of_swap(root: &HostRoot, mounts: &[Mount]) -> Vec<Finding> {
                 Code::SwapOn,
                 place,
                 format!(
-                    "line {} of /etc/fstab says `{option}`, so swapon discards it; whether it did, /proc/swaps does not show",
+                    "line {} of /etc/fstab says `{option}`, so swapon should discard it; /proc/swaps does not show whether it did",
                     entry.line
                 ),
             ),
             _ => {
                 let from = entry.map_or("no line of /etc/fstab says `discard`".to_owned(), |entry| {
-                    format!("line {} of /etc/fstab says no `discard`", entry.line)
+                    format!("line {} of /etc/fstab has no `discard`", entry.line)
                 });
-                Finding::new(Code::SwapOff, place, format!("{from}, so swapon does not discard it: the drive keeps what was ever swapped out"))
+                Finding::new(Code::SwapOff, place, format!("{from}, so swapon does not discard it: the drive keeps everything that was ever swapped out"))
                     .mended_by(
-                        "`discard=once` discards the whole area at each swapon and costs nothing afterwards; worth it \
-                         where swap is large and rarely used. Write it into its line of /etc/fstab, too",
+                        "`discard=once` discards the whole area at each swapon and costs nothing afterwards; it is worth \
+                         it if swap is large and rarely used. Add it to its line in /etc/fstab, too",
                     )
                     .with_commands(
                         ["swapoff", "swapon --discard=once"].map(|command| format!("{command} {}", quoted(&name))),

@@ -132,7 +132,7 @@ impl fmt::Display for Verdict {
                 "nothing is proven: the file's data are still there, which a disk that promises nothing may return \
                  even after TRIM; the only evidence is what the kernel counted as sent"
             }
-            Self::Failed => "no verdict: the trim did not run to its end",
+            Self::Failed => "no verdict: the trim did not finish",
             Self::Unknown => "no verdict: too few of the file's blocks are left to judge",
         })
     }

@@ -113,7 +113,7 @@ impl Target {
             (Kind::Btrfs, _) => {
                 "btrfs reports logical addresses and references instead of extents on a device".to_owned()
             }
-            (Kind::Other, _) => format!("what {} reports is not known here", mount.fs_type),
+            (Kind::Other, _) => format!("trimwise does not know what {} reports", mount.fs_type),
             (_, [(_, Some((layer, why)))]) => {
                 format!("addresses cannot be followed through {layer}: {why}")
             }

@@ -28,7 +28,8 @@ fn a_mounted_device_is_refused_in_any_case() {
     let shown = node.display();
     for word in [None, node.to_str()] {
         let point = disk.point.display();
-        let expected = format!("{shown}: is mounted on {point}: it is never written to while it is in use");
+        let expected =
+            format!("{shown}: is mounted on {point}: trimwise does not write to it while it is in use");
         assert_eq!(refused(&device(&node), word), expected);
     }
     disk.unmount();
@@ -61,7 +62,7 @@ fn a_disk_whose_partition_is_mounted_is_refused_and_so_is_the_partition() {
     assert_eq!(
         refused(&device(&whole), whole.to_str()),
         format!(
-            "{}: {} is mounted on {point}: it is never written to while it is in use",
+            "{}: {} is mounted on {point}: trimwise does not write to it while it is in use",
             whole.display(),
             part.display()
         )
@@ -88,7 +89,7 @@ fn swap_space_is_refused_as_a_device_and_as_a_file() {
     let said = check(&device(&node), node.to_str());
     sh("swapoff", &[node.to_str().unwrap()]);
     let said = said.unwrap_err().to_string();
-    assert!(said.contains(": is swap space: it is never written to"), "{said}");
+    assert!(said.contains(": is swap space: trimwise does not write to it"), "{said}");
 }
 
 #[test]
@@ -115,7 +116,7 @@ fn the_file_below_a_loop_device_is_in_use() {
     let image = Target::File(disk.image.clone());
     let said = refused(&image, disk.image.to_str());
     assert!(
-        said.contains(&format!(": is the backing store of {}: it is never", disk.node().display())),
+        said.contains(&format!(": is the backing store of {}: trimwise does not", disk.node().display())),
         "{said}"
     );
 }
@@ -143,7 +144,7 @@ fn a_btrfs_of_two_devices_is_in_use_on_both() {
     let (a, b) = (first.node(), second.node());
     sh("mkfs.btrfs", &["-q", "-f", a.to_str().unwrap(), b.to_str().unwrap()]);
     first.mount();
-    assert!(refused(&device(&a), a.to_str()).contains("never written to while it is in use"));
+    assert!(refused(&device(&a), a.to_str()).contains("does not write to it while it is in use"));
     let said = refused(&device(&b), b.to_str());
     assert!(said.contains("belongs to the mounted btrfs "), "{said}");
     first.unmount();

@@ -85,12 +85,12 @@ pub fn run(
 ) -> Result<Advice, Failure> {
     let elsewhere = words!["it searches in the model, or with ", key("fs"), " on a kernel"];
     let refused = [
-        ("policies", !request.policies.is_empty(), "policies are what it searches".into()),
+        ("policies", !request.policies.is_empty(), "it chooses the policies itself".into()),
         ("target", request.target != Target::Model, elsewhere),
-        ("devices", request.devices.len() > 1, "it is about one drive".into()),
+        ("devices", request.devices.len() > 1, "it examines one drive".into()),
     ];
     let refused = refused.into_iter().filter(|(_, is_given, _)| *is_given).map(|(field, _, why)| {
-        Err(Mistake::on(field).that_is(words!["does not go with advise: ", why]).fail())
+        Err(Mistake::on(field).that_is(words!["cannot be used with advise: ", why]).fail())
     });
     Mistakes::of(refused.chain([request.check()]))?;
     let workload = Workload::of(request)?;
@@ -126,7 +126,7 @@ pub fn in_model(
     if request.budget_min.is_some() {
         let expected = words!["it with ", set("fs", "xfs, btrfs or f2fs")];
         return Err(Mistake::on("budget_min")
-            .because("the model has no need of it")
+            .because("the model does not need it")
             .expected(expected)
             .fail());
     }

@@ -39,7 +39,7 @@ impl<D: BlockDevice> Bench<'_, D> {
         });
         if passes != Passes::Reads {
             let what =
-                "its own writes put the drive in order as they go: later measurements find a different drive";
+                "its own writes tidy up the drive as they go, so later measurements see a different drive";
             found.notes.push(what.to_owned());
         }
         Ok(found)

@@ -275,7 +275,7 @@ pub fn run(
     if request.target != Target::Model {
         let unfit = unfit.into_iter().filter(|(_, is_given, _)| *is_given);
         Mistakes::of(unfit.map(|(field, _, why)| {
-            let why = words!["does not go with ", set("target", &request.target), ": ", why];
+            let why = words!["cannot be used with ", set("target", &request.target), ": ", why];
             Err(Mistake::on(field).that_is(why).expected(set("target", "model")).fail())
         }))?;
     }

@@ -56,7 +56,7 @@ pub fn run(request: &CompareRequest, path: &Path, caller: &dyn Caller) -> Result
                 "a real directory comes with its device, utilization and host; these options are for the model"
             }
         };
-        let why = words!["does not go with ", set("target", "dir:PATH"), ": ", why];
+        let why = words!["cannot be used with ", set("target", "dir:PATH"), ": ", why];
         Err(Mistake::on(field).that_is(why).fail())
     }))?;
     let workload = Workload::of(request)?;

@@ -98,7 +98,7 @@ impl Plan {
         }
         if has_prelude && request.utilization.is_some() {
             let why = ": the trace starts with the requests that filled its drive";
-            let why = words!["does not go with ", set("workload", &workload.argument), why];
+            let why = words!["cannot be used with ", set("workload", &workload.argument), why];
             return Err(Mistake::on("utilization").that_is(why).fail());
         }
         if request.fill {
@@ -280,7 +280,7 @@ pub fn days(request: &CompareRequest, workload: &Workload) -> Result<Option<Days
         None => return Ok(None),
     };
     if request.check.is_some() {
-        let why = words!["does not go with ", key("days"), ": it checks work without pauses"];
+        let why = words!["cannot be used with ", key("days"), ": it checks work without pauses"];
         return Err(Mistake::on("check").that_is(why).expected("one of them").fail());
     }
     workload.expect_no_own_pace()?;

@@ -85,7 +85,7 @@ impl Scale {
     }
 }
 
-const TOO_FEW: &str = "less would tell nothing";
+const TOO_FEW: &str = "less would show nothing";
 
 impl Workload {
     /// Returns the smallest part of the workload that still shows what the whole shows, at most 1.
@@ -223,7 +223,7 @@ mod tests {
         );
         assert_eq!(
             say(2000, "maildir", false),
-            "Modelled at 1/7.3: 256 GiB drive, 4 GiB memory, a quarter of the work (less would tell nothing); times and \
+            "Modelled at 1/7.3: 256 GiB drive, 4 GiB memory, a quarter of the work (less would show nothing); times and \
              bytes are a quarter of those of your 2000 GB drive. For its size, the modelled drive has 1.8 times as much to do."
         );
         assert_eq!(

@@ -211,7 +211,7 @@ impl Workload {
         };
         let expected =
             "PostMark, an application, or a fio job without runtime, rate, thinktime and ramp_time";
-        let why = words!["does not go with ", set("workload", &self.argument), ": ", why];
+        let why = words!["cannot be used with ", set("workload", &self.argument), ": ", why];
         Err(Mistake::on("days").that_is(why).expected(expected).fail())
     }
 

@@ -187,7 +187,7 @@ impl Steps {
             if of(&now) != of(mount) {
                 let point = mount.mount_point.display();
                 return Err(not_as_it_was(format!(
-                    "{point}: another mount, or other options, than when it was looked at"
+                    "{point}: the mount or its options have changed since it was examined"
                 )));
             }
         }
@@ -196,7 +196,7 @@ impl Steps {
             action.carry_out().map_err(|why| {
                 let of = self.actions.len();
                 Failure::run(format!(
-                    "{action}: {why}; {done} of {of} steps were done, see above how to take them back"
+                    "{action}: {why}; {done} of {of} steps were done; see above how to undo them"
                 ))
             })?;
             tell(&action.to_string());
@@ -270,7 +270,9 @@ impl Planned<'_> {
             }
         }
         if !takes_remount {
-            self.by_hand.push(format!("XFS takes `{option}` at its next mount: reboot, or mount it again."));
+            self.by_hand.push(format!(
+                "XFS applies `{option}` at its next mount: reboot, or unmount it and mount it again."
+            ));
         }
     }
 
@@ -307,7 +309,7 @@ impl Planned<'_> {
         if !heedless.is_empty() {
             let names = names(&heedless);
             self.by_hand
-                .push(format!("{names}: change it by hand, since it does not heed {NO_TRIM} in /etc/fstab."));
+                .push(format!("{names}: change it by hand, since it ignores {NO_TRIM} in /etc/fstab."));
         }
         if heeding.is_empty() {
             return;
@@ -368,7 +370,7 @@ impl Planned<'_> {
             }
         };
         if !self.found.has_systemd {
-            self.by_hand.push(format!("Without systemd: run `fstrim {mount}` {word}, as by cron."));
+            self.by_hand.push(format!("Without systemd: run `fstrim {mount}` {word}, for instance by cron."));
             return false;
         }
         let unit = format!("fstrim-{word}@{}.timer", systemd::escaped_path(self.mount()));
@@ -399,11 +401,11 @@ impl Planned<'_> {
     /// left to a person.
     fn daemon(&mut self, spec: PolicySpec) -> bool {
         if self.found.today.is_spared() {
-            self.by_hand.push(format!("Take {NO_TRIM} out of /etc/fstab: trimwised respects it."));
+            self.by_hand.push(format!("Remove {NO_TRIM} from /etc/fstab: trimwised respects it."));
         }
         if !self.found.has_systemd {
             self.by_hand
-                .push("Without systemd: start trimwised as this host starts its services.".to_owned());
+                .push("Without systemd: start trimwised the way this host starts its services.".to_owned());
             return false;
         }
         if systemd::text(&self.found.root, "trimwised.service").is_none() {
@@ -481,7 +483,7 @@ impl Planned<'_> {
         match self.found.root.text(&file) {
             Some(there) if there == text.trim() => true,
             Some(_) => {
-                self.by_hand.push(format!("{} is there already, with another text.", file.display()));
+                self.by_hand.push(format!("{} already exists with other contents.", file.display()));
                 false
             }
             None => {
@@ -515,7 +517,7 @@ impl Action {
             Self::Fstab { line, from, to } => changed_fstab(*line, from, to).map(|_| ()),
             Self::Write { file, text, before } => match std::fs::read_to_string(file) {
                 Ok(there) if there == *text || Some(&there) == before.as_ref() => Ok(()),
-                Ok(_) => Err(format!("{} is there by now, with another text", file.display())),
+                Ok(_) => Err(format!("{} exists by now, with other contents", file.display())),
                 Err(_) => Ok(()),
             },
             Self::Remount { .. } | Self::Remove { .. } | Self::Systemctl(_) => Ok(()),

@@ -301,7 +301,7 @@ fn the_doctor_s_first_line_says_what_is_wrong() {
     };
     let container = host("ext4", "", SDA);
     container.file("proc/1/status", "CapBnd:\t00000000a80425fb");
-    assert!(first(&container).starts_with("What trims / is a matter of this container's host"));
+    assert!(first(&container).starts_with("What trims / is up to this container's host"));
     // The drives are all right; the trimming is wrong.
     let left_out = host("ext4", "", SDA);
     left_out
@@ -697,13 +697,13 @@ fn what_cannot_be_concluded_says_why() {
     #[rustfmt::skip]
     let rows = [
         ("partial", comparison(None, &half("commit"), None, true),
-            "It was stopped or failed; the runs that finished are too few to conclude from.",
+            "It was stopped or failed; too few runs finished for a conclusion.",
             "Run it again to the end (the command below)."),
         ("a bound alone", comparison(None, &half("ideal"), None, false),
-            "Of what ran, only `off` is available on a host.",
+            "Of the policies that ran, only `off` is available on a host.",
             "Leave --policy out, or add what is available on a host (--policy off, commit, judicious)."),
         ("today did not run", comparison(Some(&weekly()), &half("commit"), Some(7), false),
-            "What it does today is not among what ran.",
+            "Its policy today is not among those that ran.",
             "Run `trimwise compare` with `batch:1w` among its --policy."),
         ("one run of each", comparison(None, &[("off", vec![100.0]), ("commit", vec![50.0])], None, false),
             "`commit`: one run of each gives no confidence interval.",

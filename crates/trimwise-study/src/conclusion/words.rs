@@ -156,7 +156,7 @@ pub(super) fn of_diagnosis(one: &Diagnosis, class: Option<&Conclusion>) -> Vec<S
     if let Some(wrong) = one.findings.iter().find(|finding| finding.wrong) {
         let first = match one.passes {
             _ if wrong.code == Code::Failed => {
-                format!("{point} failed (`{}`): trim nothing before it was checked.", wrong.place)
+                format!("{point} failed (`{}`): do not trim it before it has been checked.", wrong.place)
             }
             Some(false) => format!("TRIM of {point} does not reach its drive. It stops at {}.", wrong.place),
             Some(true) if one.layers.iter().any(|layer| layer.name == wrong.place) => {
@@ -172,9 +172,7 @@ pub(super) fn of_diagnosis(one: &Diagnosis, class: Option<&Conclusion>) -> Vec<S
         return [first].into_iter().chain(remedy).collect();
     }
     if one.is_host_s {
-        return vec![format!(
-            "What trims {point} is a matter of this container's host, and was not checked."
-        )];
+        return vec![format!("What trims {point} is up to this container's host, and was not checked.")];
     }
     if one.findings.iter().any(|finding| finding.code == Code::ReadOnly) {
         return vec![format!("{point} is mounted read-only: there is nothing to trim.")];
@@ -355,18 +353,16 @@ fn unsure(
     name: &dyn Fn(&PolicyId) -> String,
 ) -> String {
     match why {
-        Unsure::Partial => {
-            "It was stopped or failed; the runs that finished are too few to conclude from.".to_owned()
-        }
+        Unsure::Partial => "It was stopped or failed; too few runs finished for a conclusion.".to_owned(),
         Unsure::DrivesDiffer(found) => {
             let more = if found.len() > 3 { ", ..." } else { "" };
             format!("It depends on the drive: {}{more}.", found[..found.len().min(3)].join(", "))
         }
         Unsure::TodayDidNotRun => match here {
-            Some(_) => "What it does today is not among what ran.".to_owned(),
+            Some(_) => "Its policy today is not among those that ran.".to_owned(),
             None => format!("`{}` did not run.", settings.baseline),
         },
-        Unsure::NothingElse => format!("Of what ran, only {base} is available on a host."),
+        Unsure::NothingElse => format!("Of the policies that ran, only {base} is available on a host."),
         Unsure::BaselineIsNowhere => {
             format!("{base}, which the others are compared with, is not available on a host.")
         }

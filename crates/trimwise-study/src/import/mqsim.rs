@@ -55,7 +55,7 @@ pub(super) fn draft(mut from: Foreign) -> Result<(Draft, Vec<Unused>), Failure> 
     let spare = from.number("Overprovisioning_Ratio", 0.0..=0.99);
     let physical = planes.saturating_mul(blocks).saturating_mul(pages).saturating_mul(page_bytes);
     let capacity = (physical as f64 * (1.0 - spare)) as u64 / UNIT_BYTES * UNIT_BYTES;
-    draft.number("capacity_bytes", capacity, "the flash less Overprovisioning_Ratio of it");
+    draft.number("capacity_bytes", capacity, "the flash minus the share Overprovisioning_Ratio");
 
     draft.number("geometry.channels", channels, "Flash_Channel_Count");
     draft.number("geometry.dies_per_channel", chips * dies, "Chip_No_Per_Channel times Die_No_Per_Chip");

@@ -49,7 +49,7 @@ pub(super) fn draft(mut from: Foreign) -> Result<(Draft, Vec<Unused>), Failure> 
     let spare = from.number_or("ftl.OverProvisioningRatio", 0.25, 0.0..=0.99);
     let physical = total.saturating_mul(blocks).saturating_mul(pages).saturating_mul(page_bytes);
     let capacity = (physical as f64 * (1.0 - spare)) as u64 / UNIT_BYTES * UNIT_BYTES;
-    draft.number("capacity_bytes", capacity, "the flash less OverProvisioningRatio of it");
+    draft.number("capacity_bytes", capacity, "the flash minus the share OverProvisioningRatio");
     draft.number("geometry.channels", channels, "Channel");
     draft.number("geometry.dies_per_channel", packages * dies, "Package times Die");
     draft.number("geometry.planes_per_die", planes, source[0]);

@@ -1,9 +1,9 @@
-//! Refuses code that takes the text of an error apart: what it looks for belongs into the error as data.
+//! Rejects code that parses the text of an error: what it looks for should be data in the error.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What takes a text apart or rewrites it.
+/// Methods that parse or rewrite a text.
 const TAKEN_APART_BY: [&str; 14] = [
     "contains",
     "ends_with",
@@ -21,17 +21,21 @@ const TAKEN_APART_BY: [&str; 14] = [
     "trim_start_matches",
 ];
 
-/// What texts of errors, notes and findings are called.
+/// Names of variables, fields and methods that hold the text of an error, a note or a finding.
 const TEXTS: [&str; 9] =
     ["error", "failure", "finding", "message", "mistake", "note", "reason", "refusal", "why"];
 
-/// Files where it is not an error of this project that is taken apart, or that await their data; with the receiver.
+/// Exceptions: the file, the receiver, and why it may parse a text (another program's error, or no data for it yet).
 const EXCEPT: [(&str, &str, &str); 2] = [
-    ("trimwise-lab/src/crash/kernel/soak.rs", "error", "a number of errno in the log of a guest"),
-    ("trimwised/src/helper.rs", "message", "errors of TRIM begin with the mount, which the daemon names too"),
+    ("trimwise-lab/src/crash/kernel/soak.rs", "error", "an errno in a guest's log"),
+    (
+        "trimwised/src/helper.rs",
+        "message",
+        "errors of TRIM begin with the mount, which the daemon names as well",
+    ),
 ];
 
-/// The receiver of a call that ends before `end`: `error.to_string()`, `self.message`.
+/// Returns the receiver of a call, which ends before `end`: `error.to_string()`, `self.message`.
 fn receiver(code: &str, end: usize) -> &str {
     let (mut depth, mut start) = (0_usize, end);
     for (at, letter) in code[..end].char_indices().rev() {
@@ -46,7 +50,7 @@ fn receiver(code: &str, end: usize) -> &str {
     &code[start..end]
 }
 
-/// Whether it is the text of an error: called so, a field or method of that name, or made by `e.to_string()`.
+/// Returns true if the receiver is the text of an error: its name is in [`TEXTS`], or it is `e.to_string()`.
 fn is_text(receiver: &str) -> bool {
     let last = receiver.strip_suffix(".to_string()").map(|of| (of, true)).unwrap_or((receiver, false));
     let (of, is_made) = last;
@@ -54,7 +58,7 @@ fn is_text(receiver: &str) -> bool {
     TEXTS.contains(&name) || is_made && matches!(name, "e" | "err")
 }
 
-/// The code before its tests, without comments, and with each chain of calls on one line; line numbers stay apart.
+/// Returns the code before the tests without comments, one chain of calls at a time, each with its line number.
 fn chains(source: &str) -> Vec<(usize, String)> {
     let mut chains: Vec<(usize, String)> = Vec::new();
     for (number, line) in source.lines().enumerate().take_while(|(_, line)| *line != "#[cfg(test)]") {
@@ -68,14 +72,14 @@ fn chains(source: &str) -> Vec<(usize, String)> {
     chains
 }
 
-/// The lines that take the text of an error apart, each with the receiver.
+/// Returns the lines that parse the text of an error, each with the receiver.
 fn found(source: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (line, code) in chains(source) {
         for method in TAKEN_APART_BY {
             for (at, call) in code.match_indices(&format!(".{method}(")) {
                 let receiver = receiver(&code, at);
-                // Cleaning a text of what a terminal would obey leaves its meaning.
+                // Removing control characters does not depend on the meaning of a text.
                 if is_text(receiver) && !code[at + call.len()..].starts_with("char::is_control") {
                     found.push((line, receiver.to_owned()));
                 }
@@ -103,7 +107,7 @@ fn nobody_takes_the_text_of_an_error_apart() {
     let mut files = Vec::new();
     for entry in fs::read_dir(root.join("crates")).unwrap() {
         let source = entry.unwrap().path().join("src");
-        // That crate serves tests alone.
+        // Only tests use that crate.
         if source.is_dir() && !source.ends_with("trimwise-testing/src") {
             sources(&source, &mut files);
         }
@@ -116,8 +120,8 @@ fn nobody_takes_the_text_of_an_error_apart() {
         for (line, receiver) in found(&fs::read_to_string(&file).unwrap()) {
             if !EXCEPT.iter().any(|(end, of, _)| shown.ends_with(end) && receiver == *of) {
                 wrong.push(format!(
-                    "{shown}:{line}: takes the text of `{receiver}` apart; give the error a field or a variant that says \
-                     it (`trimwise::failure::Mistake` for a wrong request), and match that"
+                    "{shown}:{line}: parses the text of `{receiver}`; give the error a field or a variant \
+                     (`trimwise::failure::Mistake` for a wrong request), and match that"
                 ));
             }
         }

@@ -1,4 +1,4 @@
-//! What is wrong with a request, as data: what was asked for, the value, why, and what would be accepted.
+//! Describes a wrong request as data: the field, its value, why it is wrong, and what would be accepted.
 
 use std::fmt;
 
@@ -12,17 +12,17 @@ use crate::spelling::Accepted;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Mistake {
-    /// The file that it is in. Keys in it are those of a grid.
+    /// The file and line with the mistake, if a file was read. Fields are then spelled as in a grid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<Box<Place>>,
-    /// The fields of the request that it is about; none if it is about something else.
+    /// The fields of the request that are wrong; none if something else is.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub asked: Vec<Asked>,
     /// Why it is wrong.
     pub why: Words,
-    /// Whether `why` continues a sentence whose subject is what was asked for.
+    /// True if `why` continues a sentence whose subject is the field, as in `--check cannot be used with --days`.
     pub continues: bool,
-    /// What is wrong inside of it, such as in a file that a value names.
+    /// Mistakes behind this one, such as those in a file that the value names.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub inside: Vec<Mistake>,
     /// What would be accepted.
@@ -33,9 +33,8 @@ pub struct Mistake {
 /// A field of a request, and the value that it was given.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asked {
-    /// The field.
     pub key: Key,
-    /// Its value, as it was written.
+    /// The value, as the user wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
 }
@@ -43,77 +42,76 @@ pub struct Asked {
 /// A line of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
-    /// The file.
     pub file: String,
-    /// The line, counted from 1.
+    /// Counted from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
 }
 
 impl Mistake {
-    /// Says only what is wrong.
+    /// Makes a mistake that names no field.
     pub fn that(why: impl Into<Words>) -> Self {
         Self { why: why.into(), ..Self::default() }
     }
 
-    /// Begins with the value of a field.
+    /// Makes a mistake about a field with this value.
     pub fn of(key: impl Into<Key>, value: impl fmt::Display) -> Self {
         Self { asked: vec![Asked { key: key.into(), value: Some(value.to_string()) }], ..Self::default() }
     }
 
-    /// Begins with a field.
+    /// Makes a mistake about a field, whatever its value.
     pub fn on(key: impl Into<Key>) -> Self {
         Self { asked: vec![Asked { key: key.into(), value: None }], ..Self::default() }
     }
 
-    /// Adds a field that contradicts the first.
+    /// Adds the fields of another mistake, which contradict these.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         self.asked.extend(other.asked);
         self
     }
 
-    /// Says why.
+    /// Sets the reason.
     #[must_use]
     pub fn because(self, why: impl Into<Words>) -> Self {
         Self { why: why.into(), ..self }
     }
 
-    /// Says why, in words that continue a sentence: `--check` `does not go with --days`.
+    /// Sets the reason, in words that continue a sentence: `--check` `cannot be used with --days`.
     #[must_use]
     pub fn that_is(self, why: impl Into<Words>) -> Self {
         Self { continues: true, ..self.because(why) }
     }
 
-    /// Says what would be accepted.
+    /// Sets what would be accepted.
     #[must_use]
     pub fn expected(self, accepted: impl Into<Accepted>) -> Self {
         Self { accepted: Some(Box::new(accepted.into())), ..self }
     }
 
-    /// Says what is wrong inside of it.
+    /// Sets the mistakes behind this one.
     #[must_use]
     pub fn with(self, inside: Mistakes) -> Self {
         Self { inside: inside.0, ..self }
     }
 
-    /// Says in which file it is.
+    /// Sets the file and line with the mistake.
     #[must_use]
     pub fn at(self, file: impl Into<String>, line: Option<usize>) -> Self {
         Self { at: Some(Box::new(Place { file: file.into(), line })), ..self }
     }
 
-    /// Makes a failure of it.
+    /// Turns the mistake into a failure.
     pub fn fail(self) -> Failure {
         Failure::Usage(Mistakes(vec![self]))
     }
 
-    /// The first field that it is about.
+    /// Returns the first field that is wrong.
     pub fn key(&self) -> Option<&Key> {
         self.asked.first().map(|asked| &asked.key)
     }
 
-    /// Writes it with the words of a door.
+    /// Writes the mistake, with fields spelled for this door.
     pub fn write(&self, door: Door, f: &mut dyn fmt::Write) -> fmt::Result {
         let door = if self.at.is_some() { Door::Grid } else { door };
         if let Some(Place { file, line }) = self.at.as_deref() {
@@ -145,19 +143,19 @@ impl Mistake {
 }
 
 impl fmt::Display for Mistake {
-    /// Writes it as the command line spells it.
+    /// Spells fields as on the command line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.write(Door::Command, f)
     }
 }
 
-/// All that is wrong with a request.
+/// Everything that is wrong with a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Mistakes(pub Vec<Mistake>);
 
 impl Mistakes {
-    /// Keeps what is wrong for [`Self::end`], each mistake once. Returns a failure of another kind at once.
+    /// Collects the mistakes of a check, each once, for [`Self::end`]. Other failures are returned at once.
     pub fn keep<T>(&mut self, checked: Result<T, Failure>) -> Result<Option<T>, Failure> {
         match checked {
             Ok(good) => Ok(Some(good)),
@@ -173,19 +171,19 @@ impl Mistakes {
         }
     }
 
-    /// Fails with all that was kept.
+    /// Fails if any mistakes were collected.
     pub fn end(&mut self) -> Result<(), Failure> {
         if self.0.is_empty() { Ok(()) } else { Err(Failure::Usage(std::mem::take(self))) }
     }
 
-    /// Makes all checks, and fails with all mistakes.
+    /// Runs all checks, and fails with all of their mistakes.
     pub fn of(checks: impl IntoIterator<Item = Result<(), Failure>>) -> Result<(), Failure> {
         let mut mistakes = Self::default();
         checks.into_iter().try_for_each(|checked| mistakes.keep(checked).map(drop))?;
         mistakes.end()
     }
 
-    /// Writes each on lines of its own with the words of a door.
+    /// Writes each mistake on lines of its own, with fields spelled for this door.
     pub fn write(&self, door: Door, f: &mut dyn fmt::Write) -> fmt::Result {
         for (number, mistake) in self.0.iter().enumerate() {
             f.write_str(if number == 0 { "" } else { "\n" })?;
@@ -196,7 +194,7 @@ impl Mistakes {
 }
 
 impl fmt::Display for Mistakes {
-    /// Writes them as the command line spells them.
+    /// Spells fields as on the command line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.write(Door::Command, f)
     }

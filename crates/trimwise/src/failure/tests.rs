@@ -46,10 +46,10 @@ fn each_door_spells_a_field_in_its_own_way() {
 
 #[test]
 fn a_sentence_goes_on_after_its_field_and_contradicting_fields_are_named_together() {
-    let apart = Mistake::on("check").that_is(words!["does not go with ", key("days")]);
+    let apart = Mistake::on("check").that_is(words!["cannot be used with ", key("days")]);
     assert_eq!(
         apart.expected("one of them").to_string(),
-        "--check does not go with --days; expected one of them"
+        "--check cannot be used with --days; expected one of them"
     );
     let both = Mistake::on("cut").and(Mistake::on("cuts")).expected("only one of them");
     assert_eq!(both.to_string(), "--cut and --cuts: expected only one of them");

@@ -1,11 +1,11 @@
-//! Words that name fields of a request, each spelled by the door that shows them.
+//! Messages that name fields of a request, which each interface spells in its own way.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Who asks, and so how fields of a request are spelled.
+/// The interface through which a request came, which decides how its fields are spelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Door {
     /// The command line: `--max-wall 0`.
@@ -22,12 +22,12 @@ pub enum Door {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Key {
     name: Cow<'static, str>,
-    /// Whether the command line takes it without an option.
+    /// True for a positional argument on the command line.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     is_argument: bool,
 }
 
-/// Fields whose name follows from no rule: as in JSON, on the command line, in a grid, in Python.
+/// Fields whose spelling follows no rule: in JSON, on the command line, in a grid, in Python.
 const SPELLINGS: [[&str; 4]; 9] = [
     ["devices", "device", "devices", "devices"],
     ["is_dry", "dry-run", "is_dry", "is_dry"],
@@ -40,15 +40,15 @@ const SPELLINGS: [[&str; 4]; 9] = [
     ["workload", "workload", "workloads", "workload"],
 ];
 
-/// Ends of a field's name that say its unit. The help of an option says it instead.
+/// Suffixes that give the unit of a field. Options have none: their help names the unit.
 const UNITS: [&str; 5] = ["_s", "_ms", "_min", "_mib", "_percent"];
 
-/// A field of a request that is an option of the command.
+/// Makes the key of a field that is an option on the command line.
 pub const fn key(name: &'static str) -> Key {
     Key { name: Cow::Borrowed(name), is_argument: false }
 }
 
-/// A field of a request that the command takes without an option, such as the target of `bench`.
+/// Makes the key of a field that is a positional argument on the command line, such as the target of `bench`.
 pub const fn argument(name: &'static str) -> Key {
     Key { name: Cow::Borrowed(name), is_argument: true }
 }
@@ -60,29 +60,29 @@ impl From<&'static str> for Key {
 }
 
 impl Key {
-    /// The field at a path in a document, such as `limits.max_wall_s`.
+    /// Makes the key of a field at a path in a document, such as `limits.max_wall_s`.
     pub fn at_path(path: String) -> Self {
         Self { name: Cow::Owned(path), is_argument: false }
     }
 
-    /// Its name in JSON.
+    /// Returns the name in JSON.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The same field, which this command takes without an option.
+    /// Returns the same field as a positional argument.
     #[must_use]
     pub fn as_argument(self) -> Self {
         Self { is_argument: true, ..self }
     }
 }
 
-/// Fields that a grid sets. Others are given to the command that reads the grid.
+/// Fields that a grid can set. The others are options of the command that reads the grid.
 const OF_GRIDS: [&str; 10] =
     ["day", "days", "devices", "linux", "memory", "policies", "reps", "seed", "utilization", "workload"];
 
 impl Door {
-    /// The door that a field comes through.
+    /// Returns the door through which a field comes.
     fn of(self, key: &Key) -> Self {
         if self == Self::Grid && !OF_GRIDS.contains(&key.name()) { Self::Command } else { self }
     }
@@ -104,7 +104,7 @@ impl Door {
         }
     }
 
-    /// Spells a field and its value at the head of a message.
+    /// Spells a field and its value for the start of a message.
     pub(super) fn named(self, key: &Key, value: Option<&str>) -> String {
         match (self.of(key), value) {
             (Self::Command, Some(value)) if key.is_argument => value.to_owned(),
@@ -120,31 +120,28 @@ impl Door {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Piece {
-    /// Words that are the same at every door.
+    /// Text that is the same at every door.
     Text(String),
-    /// A field.
     Key(Key),
-    /// A field with a value that would help.
+    /// A field and a value for it.
     Set(Key, String),
 }
 
-/// A message: words, and the fields that it names. [`words!`](crate::words) makes one.
+/// A message made of text and fields; [`words!`](crate::words) builds one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Words(Vec<Piece>);
 
 impl Words {
-    /// Whether nothing is said.
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Adds more words.
     pub fn push(&mut self, more: impl Into<Self>) {
         self.0.extend(more.into().0);
     }
 
-    /// Writes it with the words of a door.
+    /// Writes the message, with fields spelled for this door.
     pub fn write(&self, door: Door, f: &mut dyn fmt::Write) -> fmt::Result {
         self.0.iter().try_for_each(|piece| match piece {
             Piece::Text(text) => f.write_str(text),
@@ -163,7 +160,7 @@ impl Words {
 }
 
 impl fmt::Display for Words {
-    /// Writes it as the command line spells it.
+    /// Spells fields as on the command line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.write(Door::Command, f)
     }
@@ -187,12 +184,12 @@ impl From<Key> for Words {
     }
 }
 
-/// A field and a value for it, as in `expected --days 7`.
+/// Names a field and a value for it, as in `expected --days 7`.
 pub fn set(key: impl Into<Key>, value: impl fmt::Display) -> Words {
     Words(vec![Piece::Set(key.into(), value.to_string())])
 }
 
-/// Makes [`Words`](crate::failure::Words) of text, keys and other words.
+/// Builds [`Words`](crate::failure::Words) from text, keys and other words.
 #[macro_export]
 macro_rules! words {
     ($($piece:expr),+ $(,)?) => {{

@@ -45,7 +45,7 @@ pub(super) const TERM: Term = Term {
     },
     ..Term::plain(
         "quiet[:QUIET[:HOLD]]",
-        "after QUIET (100ms) without other requests; what waited HOLD (1m) sparsely, as dm-trim",
+        "after QUIET (100ms) without other requests, or sparsely after HOLD (1m), as dm-trim",
         &["quiet", "quiet:10ms:1s"],
         |issuer| Box::new(Quiet::new(issuer.arguments)),
     )

@@ -13,7 +13,7 @@ pub enum ReplayError {
     Trace(#[from] TraceError),
     #[error(
         "record {record}: {} sectors from sector {} lie beyond a drive of {size}, and need one of {} bytes; expected a larger \
-         drive, or :wrap or :scale behind the trace's name, which bring addresses onto it",
+         drive, or :wrap or :scale after the trace's name, which map addresses onto it",
         .sectors.sectors, .sectors.first.0, (.sectors.first.0 + .sectors.sectors) * SECTOR_BYTES
     )]
     Beyond { record: u64, sectors: SectorRange, size: Bytes },

@@ -289,5 +289,5 @@ fn unknown(line: &[u8], number: usize) -> TraceError {
         "one of {}; if it is one of those, put its name in front of the file's, as in msr:FILE{hint}",
         Format::names()
     );
-    malformed(&format!("line {number}"), "it is the first one and shows no known format", &expected)
+    malformed(&format!("line {number}"), "it is the first line, and matches no known format", &expected)
 }

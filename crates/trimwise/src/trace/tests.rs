@@ -486,7 +486,7 @@ fn files_of_other_kinds_are_named() {
 fn what_is_wrong_is_said_with_its_line_and_what_is_accepted() {
     for (format, text, expected) in [
         (None, "", "byte 0: the trace is empty; expected a block trace"),
-        (None, "# a\n\n1,2,3,4,5\n", "line 3: it is the first one and shows no known format"),
+        (None, "# a\n\n1,2,3,4,5\n", "line 3: it is the first line, and matches no known format"),
         (
             Some(Format::Msr),
             "1,usr,0,Read,18446744073709551616,1,0\n",
@@ -506,7 +506,7 @@ fn what_is_wrong_is_said_with_its_line_and_what_is_accepted() {
         (
             None,
             "1,2,3,4,5\n",
-            "line 1: it is the first one and shows no known format; expected one of trimwise",
+            "line 1: it is the first line, and matches no known format; expected one of trimwise",
         ),
         (Some(Format::Msr), "1,usr,0,Trim,0,1,0\n", "line 1: type 'Trim'; expected Read or Write"),
         (Some(Format::Msr), "1,usr,0,Read,0\n", "line 1: 5 columns; expected Timestamp,Hostname"),

@@ -115,7 +115,7 @@ impl Endpoint {
             endpoint.hear();
         }
         if endpoint.creating.is_some() {
-            endpoint.failed("its folder does not answer");
+            endpoint.failed("its folder does not respond");
         }
         endpoint
     }
@@ -191,7 +191,7 @@ impl Endpoint {
             None if begun.elapsed() < PATIENCE => return self.creating = Some((process, begun)),
             None => {
                 process.kill();
-                self.failed("its folder does not answer");
+                self.failed("its folder does not respond");
             }
         }
         self.stuck = Some(process.into_parts().1); // about to exit, unless its folder hangs

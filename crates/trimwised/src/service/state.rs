@@ -106,7 +106,7 @@ impl State {
     }
 
     pub(super) fn problem(&self) -> Option<String> {
-        let stuck = || "the disk of the state folder does not answer".to_owned();
+        let stuck = || "the disk of the state folder does not respond".to_owned();
         self.worker.is_stuck().then(stuck).or_else(|| self.problem.clone())
     }
 
@@ -168,8 +168,8 @@ impl Service {
             std::thread::sleep(Duration::from_millis(1));
         }
         if !self.is_loaded() {
-            self.state.problem = Some("the disk of the state folder does not answer".to_owned());
-            warn(&format!("{}: its disk does not answer yet", self.options.places.state.display()));
+            self.state.problem = Some("the disk of the state folder does not respond".to_owned());
+            warn(&format!("{}: its disk does not respond yet", self.options.places.state.display()));
         }
         Ok(())
     }
@@ -365,7 +365,8 @@ impl Service {
                 }
                 Asker::Pause { version, points } => {
                     let outcome = if !self.paused.saving.has_begun() {
-                        let why = self.state.problem().unwrap_or_else(|| "it was not read yet".to_owned());
+                        let why =
+                            self.state.problem().unwrap_or_else(|| "it has not been read yet".to_owned());
                         Some(Err(why))
                     } else {
                         let outcome = self.paused.saving.outcome(version);

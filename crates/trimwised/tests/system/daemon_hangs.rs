@@ -257,7 +257,7 @@ fn regression_a_frozen_folder_of_the_metrics_socket_blocks_nothing() {
     let frozen = Frozen::new(&kept);
     daemon.configure(&config("two.sock"));
     let refused = Client::connect(&daemon.run()).unwrap().ask(&Request::Reload).unwrap_err().to_string();
-    assert!(refused.contains("two.sock") && refused.contains("does not answer"), "{refused}");
+    assert!(refused.contains("two.sock") && refused.contains("does not respond"), "{refused}");
     assert!(problem(&daemon, "config_problem").contains("two.sock"));
     daemon.configure("");
     daemon.ask(&Request::Reload);

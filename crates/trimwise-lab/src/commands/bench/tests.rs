@@ -183,7 +183,7 @@ pub fn bench_results(device: &str, tests: &[Test]) -> Results {
                 _ => vec![over_time()],
             },
             notes: match test {
-                Test::HdTach { .. } => vec!["its own writes put the drive in order <as they go>".to_owned()],
+                Test::HdTach { .. } => vec!["its own writes tidy up the drive <as they go>".to_owned()],
                 _ => vec![],
             },
             device: Some(DeviceCounts {

@@ -29,7 +29,8 @@ fn run_of(
     let destinations = Destinations::check(&arguments.output)?;
     if arguments.list {
         if arguments.output.json.is_some() || arguments.output.report.is_some() {
-            let why = words!["runs nothing, so ", key("json"), " and ", key("report"), " do not go with it"];
+            let why =
+                words!["runs nothing, so ", key("json"), " and ", key("report"), " cannot be used with it"];
             return Err(Mistake::on("list").that_is(why).fail());
         }
         let list = described(&all.iter().map(|e| (e.name, e.question)).collect::<Vec<_>>(), 0);

@@ -93,7 +93,7 @@ impl Plan {
         wrong.keep(options.map_err(|why| Mistake::of("target", &request.target).because(why).fail()))?;
         if request.linux.is_some() {
             let target = set("target", &request.target);
-            let why = words!["does not go with ", target, ": the target names the kernel"];
+            let why = words!["cannot be used with ", target, ": the target names the kernel"];
             wrong.0.push(Mistake::on("linux").that_is(why));
         }
         if request.fill {

@@ -98,7 +98,7 @@ fn what_provides_a_disk_decides_what_helps() {
         ("VMware", "Virtual disk", "a thin disk"),
         ("Msft", "Virtual Disk", "VHDX"),
         ("VBOX", "HARDDISK", "VBoxManage"),
-        ("NVMe", "Amazon Elastic Block Store", "volumes of EBS have no TRIM"),
+        ("NVMe", "Amazon Elastic Block Store", "EBS volumes have no TRIM"),
         ("Google", "PersistentDisk", "the cloud decides"),
         ("QEMU", "QEMU HARDDISK", "discard=unmap"),
     ] {
@@ -153,7 +153,7 @@ fn what_provides_a_disk_decides_what_helps() {
             &disk("virtual/block/foo0", 0, ""),
             "!disk.unknown.no-trim",
             Some(false),
-            &["what drives it is not known", "!firmware"],
+            &["trimwise does not know its driver", "!firmware"],
         ),
         (&disk("virtual/block/pmem0", 0, ""), "disk.memory.no-trim", Some(false), &["needs no TRIM"]),
     ]);
@@ -251,7 +251,7 @@ fn a_controller_hides_what_is_behind_it() {
             &behind("isci", 0, "AT/device/vendor ATA\n"),
             "!disk.drive.no-trim",
             Some(false),
-            &["sdc offers no TRIM", "!HBA"],
+            &["sdc does not support TRIM", "!HBA"],
         ),
     ]);
 }
@@ -303,19 +303,19 @@ fn what_a_hypervisor_provides_is_judged_before_what_it_claims_to_be() {
             &disk(GIB, "Amazon Elastic Block Store", ""),
             "disk.virtual.host-unknown",
             Some(true),
-            &["cannot be seen in here -> None"],
+            &["cannot be seen from here -> None"],
         ),
         (
             &disk(GIB, "PersistentDisk", ""),
             "disk.virtual.host-unknown",
             Some(true),
-            &["cannot be seen in here -> None"],
+            &["cannot be seen from here -> None"],
         ),
         (
             &disk(GIB, "VBOX HARDDISK", ""),
             "disk.virtual.host-unknown",
             Some(true),
-            &["ask on the host: a VDI that grows", "!discard=ignore"],
+            &["check on the host: a dynamically allocated VDI", "!discard=ignore"],
         ),
     ]);
 }

@@ -68,7 +68,7 @@ fn a_loop_device_refers_to_the_file_system_of_its_file() {
     host.file("sys/devices/virtual/block/loop0/loop/backing_file", "/img/disk.img\n");
     let in_memory = said_of(&host);
     assert!(
-        in_memory.contains("holes in /img/disk.img, so trimmed space no longer takes up room on tmpfs"),
+        in_memory.contains("holes in /img/disk.img, so trimmed space no longer takes up space on tmpfs"),
         "{in_memory}"
     );
 }
@@ -101,7 +101,7 @@ fn a_remedy_fits_its_layer() {
             &md("raid1", ""),
             "!layer.raid.older-than-disks",
             Some(false),
-            &["assembled while they had none", "# mdadm --assemble /dev/md0 /dev/sda /dev/sdb", "!raid456"],
+            &["assembled before they did", "# mdadm --assemble /dev/md0 /dev/sda /dev/sdb", "!raid456"],
         ),
         (
             &md("raid0", "file sys/module/raid0/parameters/devices_discard_performance N"),
@@ -122,7 +122,7 @@ fn a_remedy_fits_its_layer() {
             &md("raid6", "file sys/module/raid456/parameters/devices_handle_discard_safely Y"),
             "!layer.raid.older-than-disks",
             Some(false),
-            &["assembled while they had none", "!echo Y"],
+            &["assembled before they did", "!echo Y"],
         ),
         (
             &md(
@@ -139,7 +139,7 @@ fn a_remedy_fits_its_layer() {
             &dm("254:9", "vg-home--x", "LVM-1", ""),
             "!layer.mapping.older-than-below",
             Some(false),
-            &["its limits are from then", "# dmsetup resume vg-home--x"],
+            &["still has its limits from then", "# dmsetup resume vg-home--x"],
         ),
         (
             &dm("254:9", "mpatha", "mpath-360", ""),
@@ -202,7 +202,7 @@ fn a_remedy_fits_its_layer() {
             &disk(NVME, "queue/discard_max_hw_bytes 2199023255040;queue/discard_granularity 0"),
             "!layer.limit.switched-off",
             Some(false),
-            &["switched off in sysfs", "boot, without what sets it to 0", "!# "],
+            &["switched off in sysfs", "reboot, without whatever sets it to 0", "!# "],
         ),
         (
             &disk(USB, "device/scsi_disk/6:0:0:0/provisioning_mode unmap"),
@@ -267,7 +267,7 @@ fn a_remedy_fits_its_layer() {
             &disk(SDA, "device/scsi_disk/0:0:0:0/provisioning_mode full;device/vpd_pgb2 12345\u{40}"),
             "!disk.drive.no-trim",
             Some(false),
-            &["offers no TRIM", "NOTHING HELPS", "!# "],
+            &["does not support TRIM", "NOTHING HELPS", "!# "],
         ),
         (
             &disk("vbd-768/block/xvda", ""),
@@ -371,7 +371,7 @@ fn a_stack_is_a_graph() {
             &thin,
             "!disk.drive.no-trim layer.thin.kept-in-pool",
             Some(false),
-            &["WRONG sda", "note dm-4: trimming it frees room in its pool", "!WRONG dm"],
+            &["WRONG sda", "note dm-4: trimming it frees space in its pool", "!WRONG dm"],
         ),
         (&beside, "", Some(true), &["!WRONG"]),
         // A disk that can be switched on, below everything: each table above has its limits from then.
@@ -434,7 +434,7 @@ fn a_stack_is_a_graph() {
             ),
             "!layer.mapping.cause-unknown",
             Some(false),
-            &["WRONG md0: md0 accepts no TRIM; why is not known", "!# "],
+            &["WRONG md0: md0 accepts no TRIM; the cause is unknown", "!# "],
         ),
         (
             &vanished,
@@ -573,7 +573,7 @@ fn vdo_passes_nothing_on() {
         ),
         "!layer.vdo.keeps-trim",
         Some(false),
-        &["WRONG dm-2: VDO (vg-pool-vpool) keeps what is trimmed", "!# "],
+        &["WRONG dm-2: VDO (vg-pool-vpool) reuses trimmed space", "!# "],
     )]);
 }
 
@@ -704,7 +704,8 @@ fn the_cause_is_the_likeliest() {
              dm dm-9 x CRYPT-{format}-1-x\nfile {file}"
         )
     };
-    let asked = ["though", "initramfs anew", "# cryptsetup refresh --allow-discards x\n", "!put `discard`"];
+    let asked =
+        ["though", "rebuild the initramfs", "# cryptsetup refresh --allow-discards x\n", "!add `discard`"];
     let not_asked = ["as it does by default", "!initramfs"];
     let over_raid = |level: &str, rest: &str| {
         format!(
@@ -719,7 +720,7 @@ fn the_cause_is_the_likeliest() {
             &dm("vg2-data", "LVM-c", "vg-real LVM-b"),
             "!layer.mapping.older-than-below",
             Some(false),
-            &["its limits are from then", "!snapshot"],
+            &["still has its limits from then", "!snapshot"],
         ),
         (
             &dm("vg-data", "LVM-c", "vg-data-real LVM-c-real"),
@@ -828,7 +829,7 @@ fn steps_are_in_an_order_that_helps() {
         mount("254:9", "/srv")
     );
     judge(&[
-        // A table above an array takes its limits in vain before the array is assembled anew.
+        // A table above an array takes its limits in vain before the array is reassembled.
         (
             &format!("{}on md0 9:0 0 {SDA}\n{}\n{lvm}", mount("254:9", "/"), raid("raid5")),
             "!layer.raid.parity-not-allowed",
@@ -843,7 +844,7 @@ fn steps_are_in_an_order_that_helps() {
             ),
             "!layer.luks.discards-off",
             Some(false),
-            &["# cryptsetup refresh", "md0 above it must then be assembled anew", "!dmsetup"],
+            &["# cryptsetup refresh", "md0 above it must then be reassembled", "!dmsetup"],
         ),
         (
             &format!(
@@ -868,7 +869,7 @@ fn steps_are_in_an_order_that_helps() {
             Some(false),
             &["WRONG md1", "-discard.conf\n", "!-discard.conf\n  # ", "!umount"],
         ),
-        // dm-crypt above an array that can only be assembled anew at boot.
+        // dm-crypt above an array that can only be reassembled at boot.
         (
             &format!(
                 "{}on md0 9:0 0 {SDA}\n{}\non dm-9 254:9 0 virtual/block/md0\ndm dm-9 x CRYPT-LUKS2-1-x",
@@ -961,7 +962,7 @@ fn a_limit_that_was_switched_off_is_set_in_a_way_that_the_kernel_takes() {
             &mapping(0),
             "!layer.limit.switched-off",
             Some(false),
-            &["load its table anew, and remove", "# dmsetup resume vg-x", "!echo"],
+            &["reload its table, and remove", "# dmsetup resume vg-x", "!echo"],
         ),
     ]);
 }
@@ -1025,7 +1026,7 @@ fn discard_may_be_asked_for_in_several_places() {
             &crypt("LUKS1", ""),
             luks,
             Some(false),
-            &["put `discard` into its line of /etc/crypttab", "!--persistent"],
+            &["add `discard` to its line in /etc/crypttab", "!--persistent"],
         ),
     ]);
 }

@@ -237,7 +237,7 @@ fn what_was_not_checked_is_not_called_sound() {
             None,
             &[
                 "UNCHECKED /data: fuseblk",
-                "note swap on /dev/sdb: line 1 of /etc/fstab says no `discard`",
+                "note swap on /dev/sdb: line 1 of /etc/fstab has no `discard`",
                 "swapon --discard=once /dev/sdb",
                 "!squashfs",
             ],
@@ -271,7 +271,7 @@ fn what_was_not_checked_is_not_called_sound() {
             &format!("{EXT4_ON_SDA}disk {SDA} 8:0 0\nfile proc/1/uid_map 0 100000 65536"),
             "disk.drive.no-trim ?host.container.may-not-trim",
             Some(false),
-            &["note sda: sda offers no TRIM", "!WRONG"],
+            &["note sda: sda does not support TRIM", "!WRONG"],
         ),
         (
             &format!("{EXT4_ON_SDA}disk {SDA} 8:0 {GIB}\nfile proc/1/status CapBnd:\t00000000a80425fb"),
@@ -390,7 +390,7 @@ fn what_needs_no_trim_or_must_not_have_it_is_told() {
             &on_sda("ro", 0, ""),
             "disk.drive.no-trim mount.options.read-only",
             Some(false),
-            &["note sda: sda offers no TRIM", "nothing to trim"],
+            &["note sda: sda does not support TRIM", "nothing to trim"],
         ),
         (
             &on_sda("rw", GIB, &format!("{fstab}link etc/systemd/system/fstrim.service /dev/null")),
@@ -510,7 +510,7 @@ fn only_what_runs_trims() {
             &service("--fstab", ",ro"),
             "!mount.fstab.read-only",
             Some(true),
-            &["says `ro`", "take `ro` off", "!does not list", "!printf"],
+            &["says `ro`", "remove `ro` from", "!does not list", "!printf"],
         ),
         (&service("--all", ",ro"), "", Some(true), &["!nothing trims it"]),
         // As Debian's has it: met here.
@@ -622,7 +622,7 @@ fn fstrim_needs_a_kernel_and_its_devices() {
             &realtime("6.1.0"),
             "disk.rotational.no-trim fs.xfs.realtime-untrimmed",
             Some(true),
-            &["note sdb: sdb is a hard disk", "trims it since 6.11 only"],
+            &["note sdb: sdb is a hard disk", "which Linux before 6.11 does not trim"],
         ),
         (
             &realtime("6.12.0"),
@@ -818,7 +818,7 @@ fn swap_in_memory_is_left_out_and_a_line_may_name_its_device_in_any_way() {
             "swap.discard.off",
             Some(true),
             &[
-                "line 2 of /etc/fstab says no `discard`",
+                "line 2 of /etc/fstab has no `discard`",
                 "# swapoff /dev/sdb\n  # swapon --discard=once /dev/sdb",
             ],
         ),

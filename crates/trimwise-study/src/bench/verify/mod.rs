@@ -217,7 +217,7 @@ impl<D: BlockDevice> Bench<'_, D> {
         evidence.is_clean_by_erase = self.clean().await?;
         let mut reads = Samples { unmapped_ns: self.rest_and_sample(torture).await?, ..Samples::default() };
         self.measure(evidence, 0).await?;
-        *stage = "whose data a TRIM takes";
+        *stage = "which data a TRIM destroys";
         self.phase(0.1, 0.05);
         evidence.integrity = self.integrity(trim.granularity).await?;
         loop {

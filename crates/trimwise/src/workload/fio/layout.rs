@@ -131,7 +131,7 @@ impl Plan {
         let naming = Naming { directories, given, format, count };
         let names = naming.names(&job.name, 0);
         if let Some(bad) = names.iter().position(Option::is_none) {
-            let what = format!("the name of file {} is none below a directory", bad + 1);
+            let what = format!("the name of file {} is not a path below a directory", bad + 1);
             let expected = format!("a name of at most {NAME_BYTES_MAX} bytes between slashes");
             reader.wrong(&["filename", "filename_format"], what, expected);
             return None;

@@ -20,11 +20,11 @@ pub enum Meaning {
 use Meaning::{Followed, Ignored, Only};
 
 const REPORT: &str = "only changes what fio reports";
-const CHECKS: &str = "only changes how what was read is checked, and nothing is compared here";
+const CHECKS: &str = "only changes how data that was read is verified, which is not done here";
 const PLACE: &str = "only changes where fio's threads and memory are";
 const SUBMIT: &str = "only changes how requests are handed to the kernel";
-const FAILURES: &str = "only changes what follows an error, and a run here ends with its first";
-const HINT: &str = "is a hint or priority, and the model knows none";
+const FAILURES: &str = "only changes what happens after an error, and a run here stops at the first one";
+const HINT: &str = "is a hint or priority, which the model does not have";
 const ENDS: &str = "ends or adjusts a job by its measurements; here it runs as if they were met";
 const ENGINE: &str = "belongs to another engine";
 const LAYOUT: &str = "only changes how files are made before the run";
@@ -456,18 +456,15 @@ const TABLE: &[(Meaning, &[&str])] = &[
     (Only(OFF, "fio only makes the files, so there is no run"), &["create_only"]),
     (Only(OFF, "writes all addresses once in an order of its own"), &["sprandom"]),
     (Only(OFF, "the model has no write-back of a range"), &["sync_file_range"]),
-    (
-        Only(OFF, "TRIMs of what was written are not among a job's operations here"),
-        &["trim_backlog", "trim_percentage"],
-    ),
-    (Only(OFF, "TRIMs of what was written are not among a job's operations here"), &["trim_backlog_batch"]),
+    (Only(OFF, "a job here cannot trim what it has written"), &["trim_backlog", "trim_percentage"]),
+    (Only(OFF, "a job here cannot trim what it has written"), &["trim_backlog_batch"]),
     (Only(&["1"], "several ranges in one TRIM"), &["num_range"]),
     (
         Only(&[], "replays a log, which is a trace here (`--workload trace:FILE`)"),
         &["read_iolog", "read_iolog_chunked"],
     ),
     (Only(&[], "merges traces"), &["merge_blktrace_file", "merge_blktrace_iters", "merge_blktrace_scalars"]),
-    (Only(&[], "takes the files that are in a directory"), &["opendir"]),
+    (Only(&[], "uses files that already are in a directory"), &["opendir"]),
     (Only(&[], "runs a program of fio's own instead of jobs"), &["profile"]),
     (Only(&[], "ends the warm-up after bytes; expected ramp_time"), &["ramp_size"]),
     (Only(&[], "pauses by the time of I/O"), &["thinktime_iotime"]),

@@ -257,7 +257,7 @@ mod tests {
             "line 5: '4k/60:8k/60' is not a value of bssplit; expected SIZE/PERCENT:..., whose shares add up to at most 100",
             "line 7: ioengine=rbd is beyond the model; expected an engine that reads and writes files: psync",
             "line 8: fio has no option 'iodpeth'; expected `iodepth`?",
-            "\nA real kernel runs what is beyond the model, once the other errors are mended: --target kernel:6.12:ext4 \
+            "\nA real kernel runs what is beyond the model, once the other errors are fixed: --target kernel:6.12:ext4 \
              --workload 'cmd:fio FILE'",
         ] {
             assert!(shown.contains(part), "{part}\n{shown}");

@@ -89,7 +89,7 @@ impl fmt::Display for FioErrors {
         let runs = match beyond {
             0 => return Ok(()),
             _ if beyond == self.0.len() => "it unchanged",
-            _ => "what is beyond the model, once the other errors are mended",
+            _ => "what is beyond the model, once the other errors are fixed",
         };
         write!(f, "\nA real kernel runs {runs}: --target kernel:6.12:ext4 --workload 'cmd:fio FILE'")
     }
