@@ -353,7 +353,7 @@ impl Runs<'_> {
     /// Returns what a run's result depends on; `None` of a program of this computer, which may be another one next time.
     fn key(&self, asked: Asked) -> Result<Option<String>, Failure> {
         let workload = &to_guest(self.workload)?;
-        if matches!(workload, KernelWorkload::Command { .. }) {
+        if self.workload.kind.may_change() {
             return Ok(None);
         }
         let daemon = if asked.1.is_daemon() { Some(guests::trimwised()?) } else { None };
