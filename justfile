@@ -68,6 +68,7 @@ ci:
 # format and lint
 tidy:
     cargo fmt --all
+    rustfmt --edition 2024 crates/trimwise/src/{policy,workload/apps}/*.rs
     cargo clippy --workspace --all-targets --all-features -- -D warnings
     cargo clippy --workspace --test '*' --all-features -- -D warnings
 

@@ -1,7 +1,7 @@
 //! Numbers as tables and reports show them.
 
 use trimwise::compare::figure::View;
-use trimwise::compare::result::{Cell, Quantile, WorkloadFigures};
+use trimwise::compare::result::Quantile;
 use trimwise::compare::statistics::{Comparison, Interval, Sample, median};
 use trimwise::compare::summary::{DeviceSummary, PolicySummary};
 pub use trimwise::numbers::{
@@ -93,11 +93,6 @@ pub fn latencies(device: &DeviceSummary, operations: &[Operation]) -> Vec<[Strin
         }
     }
     rows
-}
-
-/// Returns true for a cell that replayed a trace.
-pub fn is_trace(cell: &Cell) -> bool {
-    matches!(cell.workload, WorkloadFigures::Replay(_))
 }
 
 #[cfg(test)]

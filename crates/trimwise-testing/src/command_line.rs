@@ -1,5 +1,7 @@
 //! Checks of what a command printed.
 
+use std::fs;
+use std::path::Path;
 use std::process::Output;
 
 pub fn text(bytes: &[u8]) -> String {
@@ -21,4 +23,22 @@ pub fn refused(code: i32, output: &Output, words: &[&str]) {
     let message = text(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{message}{}", text(&output.stdout));
     words.iter().for_each(|words| assert!(message.contains(words), "'{words}' is not in: {message}"));
+}
+
+/// Returns the names and bytes of all files in a folder and below, sorted.
+pub fn contents(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut files = Vec::new();
+    let mut left = vec![folder.to_owned()];
+    while let Some(next) = left.pop() {
+        for entry in fs::read_dir(next).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.strip_prefix(folder).unwrap().display().to_string();
+            match path.is_dir() {
+                true => left.push(path),
+                false => files.push((name, fs::read(path).unwrap())),
+            }
+        }
+    }
+    files.sort();
+    files
 }

@@ -392,6 +392,17 @@ pub enum KernelWorkload {
     },
 }
 
+impl KernelWorkload {
+    /// Returns true if the workload marks the drive when its files exist and before they are removed. For the others,
+    /// that is done around the step.
+    fn marks_itself(&self) -> bool {
+        match self {
+            Self::Program { .. } => true,
+            Self::Postmark(_) | Self::Timed(_) | Self::Command { .. } => false,
+        }
+    }
+}
+
 /// All inputs of a run, besides the kernel.
 #[derive(Clone, Debug)]
 pub struct KernelCell<'a> {
@@ -543,12 +554,15 @@ impl KernelCell<'_> {
         if self.days.is_some() {
             steps.push(Step::Sleep { ns: LONG_REST.as_nanos() });
         }
-        if let KernelWorkload::Command { setup, .. } = self.workload {
-            steps.push(Step::TrustRandomness);
-            if !setup.is_empty() {
-                steps.push(Step::Program { command: setup.clone(), input: Said::default() });
-                steps.push(Step::Sync);
+        match self.workload {
+            KernelWorkload::Command { setup, .. } => {
+                steps.push(Step::TrustRandomness);
+                if !setup.is_empty() {
+                    steps.push(Step::Program { command: setup.clone(), input: Said::default() });
+                    steps.push(Step::Sync);
+                }
             }
+            KernelWorkload::Postmark(_) | KernelWorkload::Timed(_) | KernelWorkload::Program { .. } => {}
         }
         steps.push(Step::Sleep { ns: commit_phase(self.rep).as_nanos() });
         if let Some(days) = self.days {
@@ -642,8 +656,7 @@ impl KernelCell<'_> {
                 _ => {}
             }
         }
-        // These workloads mark the disk themselves, when their files exist and before they are removed.
-        let marks_itself = self.days.is_some() || matches!(self.workload, KernelWorkload::Program { .. });
+        let marks_itself = self.days.is_some() || self.workload.marks_itself();
         let first = workload + usize::from(marks_itself);
         let [before, after] = marks.get(first..first + 2).unwrap_or_default() else {
             return Err(KernelCellError::NoAnswer("when the workload ran"));

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::common::{command_in, refused, said, text};
+use crate::common::{command_in, contents, refused, said, text};
 
 /// A grid of 24 small cells.
 fn grid(folder: &Path) {
@@ -22,24 +22,6 @@ fn grid(folder: &Path) {
 /// A grid of one of these cells.
 const ONE_CELL: &str =
     "devices = ['small.toml']\npolicies = ['off']\nworkloads = ['small.pmrc']\nutilizations_percent = [10]\n";
-
-/// All files of a folder that are not hidden, with what is in them.
-fn contents(folder: &Path) -> Vec<(String, Vec<u8>)> {
-    let mut files = Vec::new();
-    let mut left = vec![folder.to_owned()];
-    while let Some(next) = left.pop() {
-        for entry in fs::read_dir(next).unwrap() {
-            let path = entry.unwrap().path();
-            let name = path.strip_prefix(folder).unwrap().display().to_string();
-            match path.is_dir() {
-                true => left.push(path),
-                false => files.push((name, fs::read(path).unwrap())),
-            }
-        }
-    }
-    files.sort();
-    files
-}
 
 /// The files of finished cells.
 fn cells(folder: &Path) -> Vec<PathBuf> {

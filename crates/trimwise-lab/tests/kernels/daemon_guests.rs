@@ -76,10 +76,7 @@ fn is_sound(done: &Done) {
     assert_eq!(history["entries"].as_array().unwrap().last().unwrap()["kind"], "policy", "{history:#}");
 }
 
-#[test]
-fn killed_fifty_times_on_ext4() {
-    leaves_everything_sound(FileSystem::Ext4);
-}
+test_on!(leaves_everything_sound: ext4 btrfs);
 
 #[test]
 fn killed_fifty_times_on_xfs_and_the_same_twice() {
@@ -93,11 +90,6 @@ fn killed_fifty_times_on_xfs_and_the_same_twice() {
     assert_eq!(first.trace, second.trace, "what the drive was asked for");
     let steps = |done: &Done| serde_json::to_string(&done.steps).unwrap();
     assert_eq!(steps(&first), steps(&second), "what each step gave, and when");
-}
-
-#[test]
-fn killed_fifty_times_on_btrfs() {
-    leaves_everything_sound(FileSystem::Btrfs);
 }
 
 /// Asserts that nothing is waiting, or only what is not yet worth a command and below the bound (ext4), or that the
@@ -195,23 +187,10 @@ fn follows_its_mount(file_system: FileSystem) {
     tells_of(&done, &["found", "gone", acts]);
 }
 
-#[test]
-fn a_mount_goes_fills_up_and_grows_on_ext4() {
-    follows_its_mount(FileSystem::Ext4);
-}
-
-#[test]
-fn a_mount_goes_fills_up_and_grows_on_xfs() {
-    follows_its_mount(FileSystem::Xfs);
-}
-
-#[test]
-fn a_mount_goes_fills_up_and_grows_on_btrfs() {
-    follows_its_mount(FileSystem::Btrfs);
-}
+test_on!(follows_its_mount: ext4 xfs btrfs);
 
 /// An option that the daemon turned on is restored when the mount becomes read-only; the mount must stay read-only.
-fn stays_read_only(file_system: FileSystem) {
+fn regression_a_read_only_mount_stays_read_only(file_system: FileSystem) {
     let Some(kernel) = kernel(file_system) else { return };
     let mut script = Script::new(file_system, &[], "true");
     script.daemon("toggle = true\npolicy = \"set:1:2\"");
@@ -237,15 +216,7 @@ fn stays_read_only(file_system: FileSystem) {
     }
 }
 
-#[test]
-fn regression_a_read_only_mount_stays_read_only_on_ext4() {
-    stays_read_only(FileSystem::Ext4);
-}
-
-#[test]
-fn regression_a_read_only_mount_stays_read_only_on_btrfs() {
-    stays_read_only(FileSystem::Btrfs);
-}
+test_on!(regression_a_read_only_mount_stays_read_only: ext4 btrfs);
 
 fn tells_what_its_drive_does(file_system: FileSystem) {
     let Some(kernel) = kernel(file_system) else { return };
@@ -306,20 +277,7 @@ fn tells_what_its_drive_does(file_system: FileSystem) {
     tells_of(&done, &["found", "gone", "trimmed", "failed"]);
 }
 
-#[test]
-fn discards_fail_and_the_drive_goes_on_ext4() {
-    tells_what_its_drive_does(FileSystem::Ext4);
-}
-
-#[test]
-fn discards_fail_and_the_drive_goes_on_xfs() {
-    tells_what_its_drive_does(FileSystem::Xfs);
-}
-
-#[test]
-fn discards_fail_and_the_drive_goes_on_btrfs() {
-    tells_what_its_drive_does(FileSystem::Btrfs);
-}
+test_on!(tells_what_its_drive_does: ext4 xfs btrfs);
 
 #[test]
 fn a_clock_that_jumps_a_second_daemon_a_flood_of_mounts() {

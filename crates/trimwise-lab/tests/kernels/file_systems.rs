@@ -76,20 +76,7 @@ fn a_day_is_the_same_twice(file_system: FileSystem) {
     }
 }
 
-#[test]
-fn a_day_on_xfs_is_the_same_twice() {
-    a_day_is_the_same_twice(FileSystem::Xfs);
-}
-
-#[test]
-fn a_day_on_btrfs_is_the_same_twice() {
-    a_day_is_the_same_twice(FileSystem::Btrfs);
-}
-
-#[test]
-fn a_day_on_f2fs_is_the_same_twice() {
-    a_day_is_the_same_twice(FileSystem::F2fs);
-}
+test_on!(a_day_is_the_same_twice: xfs btrfs f2fs);
 
 /// It looks at the file system each second, which takes a guest some two minutes a day: only with `KERNELS=full`.
 #[test]

@@ -88,25 +88,7 @@ fn two_runs_are_the_same(file_system: FileSystem) {
     assert_eq!(result["settings"]["kernel"]["file_system"], name);
 }
 
-#[test]
-fn ext4_in_virtual_time_is_the_same_twice() {
-    two_runs_are_the_same(FileSystem::Ext4);
-}
-
-#[test]
-fn xfs_in_virtual_time_is_the_same_twice() {
-    two_runs_are_the_same(FileSystem::Xfs);
-}
-
-#[test]
-fn btrfs_in_virtual_time_is_the_same_twice() {
-    two_runs_are_the_same(FileSystem::Btrfs);
-}
-
-#[test]
-fn f2fs_in_virtual_time_is_the_same_twice() {
-    two_runs_are_the_same(FileSystem::F2fs);
-}
+test_on!(two_runs_are_the_same: ext4 xfs btrfs f2fs);
 
 /// A guest that walked to its program folder by folder had less memory free if there were more folders, so it wrote
 /// back earlier and laid files out differently.

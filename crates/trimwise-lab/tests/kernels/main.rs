@@ -1,5 +1,17 @@
 //! Real kernels in virtual time: needs a kernel from `trimwise kernel build`, and the programs that make file systems.
 
+/// Makes a test on each of these file systems: `body::ext4`.
+macro_rules! test_on {
+    ($body:ident: $($file_system:ident)+) => {
+        mod $body {
+            $(#[test]
+            fn $file_system() {
+                super::$body(stringify!($file_system).parse().unwrap());
+            })+
+        }
+    };
+}
+
 mod batches;
 mod blktrace;
 #[path = "../common/mod.rs"]

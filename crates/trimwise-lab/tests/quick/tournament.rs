@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::common::{command_in, refused, said, text};
+use crate::common::{command_in, contents, refused, said, text};
 
 const HEAP: &str = "from trimwise import Decision, Policy\n\n\nclass Heap(Policy):\n    availability = 'reuse'\n\n    \
     def on_event(self, event, view):\n        print('not an answer')\n        \
@@ -42,24 +42,6 @@ fn executable(path: &Path, text: &str) {
 
 fn play(folder: &Path, more: &str) -> Output {
     command_in(folder, &format!("tournament mine {more}")).output().unwrap()
-}
-
-/// All files of results with what is in them.
-fn contents(folder: &Path) -> Vec<(String, Vec<u8>)> {
-    let mut files = Vec::new();
-    let mut left = vec![folder.to_owned()];
-    while let Some(next) = left.pop() {
-        for entry in fs::read_dir(next).unwrap() {
-            let path = entry.unwrap().path();
-            let name = path.strip_prefix(folder).unwrap().display().to_string();
-            match path.is_dir() {
-                true => left.push(path),
-                false => files.push((name, fs::read(path).unwrap())),
-            }
-        }
-    }
-    files.sort();
-    files
 }
 
 fn json(output: &Output) -> serde_json::Value {

@@ -20,7 +20,7 @@ use trimwise::words;
 use crate::caller::{Caller, OnInterrupt, Progress};
 use crate::command_text::CommandText;
 use crate::compare::here::StandIn;
-use crate::compare::workload::{Kind, Workload};
+use crate::compare::workload::Workload;
 use crate::compare::{CompareRequest, Comparison, Settings, file_system, on_model};
 use crate::conclusion::{Conclusion, Decision};
 use crate::defaults;
@@ -133,7 +133,7 @@ pub fn in_model(
     let request = file_system::on_model(request, found);
     let mut request = CompareRequest { policies: vec![PolicyId::OFF.to_string()], ..request };
     let plan = on_model::Plan::of(&request)?;
-    if let Kind::Trace(file) = &plan.workload.kind {
+    if let Some(file) = plan.workload.kind.trace() {
         file.expect_to_trim()?;
     }
     if let [(_, device)] = &plan.devices[..] {

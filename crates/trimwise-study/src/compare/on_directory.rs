@@ -87,7 +87,7 @@ fn check(directory: &Path, workload: &Workload, may_fill: bool) -> Result<Mounte
     // Opened read-only, so that a refusal comes before the first file is created.
     let root = RealDirectory::open(directory, Arc::default()).map_err(Failure::usage)?;
     let argument = &workload.argument;
-    let fills = matches!(&workload.kind, Kind::Timed(timed) if timed.fills());
+    let fills = workload.kind.timed().is_some_and(|timed| timed.fills());
     if may_fill && !fills {
         let why = words![set("workload", argument), " fills no file system"];
         return Err(Mistake::on("fill").because(why).fail());

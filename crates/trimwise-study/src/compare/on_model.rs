@@ -89,9 +89,9 @@ impl Plan {
         let has_prelude = match &workload.kind {
             Kind::Command(_) => return Err(workload.needs_linux()),
             Kind::Trace(file) => file.open()?.header().has_prelude,
-            _ => false,
+            Kind::Postmark(..) | Kind::Timed(_) | Kind::Program(..) => false,
         };
-        if let Kind::Trace(file) = &workload.kind
+        if let Some(file) = workload.kind.trace()
             && policies.iter().any(|policy| PolicyId::from(*policy) != PolicyId::OFF)
         {
             file.expect_to_trim()?;
@@ -334,7 +334,7 @@ impl Plan {
         report: Report,
         stop: &Arc<AtomicBool>,
     ) -> Result<Cell, Failure> {
-        if let Kind::Trace(file) = &self.workload.kind {
+        if let Some(file) = self.workload.kind.trace() {
             let spec = ReplaySpec {
                 device: device.name.clone(),
                 ssd: device.config.clone(),

@@ -69,11 +69,45 @@ pub enum Kind {
     Command(Programs),
 }
 
+impl Kind {
+    /// Returns the block trace, which has no files.
+    pub fn trace(&self) -> Option<&TraceFile> {
+        match self {
+            Self::Trace(file) => Some(file),
+            Self::Postmark(..) | Self::Timed(_) | Self::Program(..) | Self::Command(_) => None,
+        }
+    }
+
+    /// Returns the benchmark that times one operation, and can be judged only by that.
+    pub fn timed(&self) -> Option<Timed> {
+        match self {
+            Self::Timed(timed) => Some(*timed),
+            Self::Postmark(..) | Self::Program(..) | Self::Trace(_) | Self::Command(_) => None,
+        }
+    }
+
+    /// Returns true if PostMark's own report can be printed.
+    fn has_postmark_report(&self) -> bool {
+        match self {
+            Self::Postmark(..) => true,
+            Self::Timed(_) | Self::Program(..) | Self::Trace(_) | Self::Command(_) => false,
+        }
+    }
+
+    /// Returns true if the workload may be another one next time, though it is written the same.
+    pub fn may_change(&self) -> bool {
+        match self {
+            Self::Command(_) => true,
+            Self::Postmark(..) | Self::Timed(_) | Self::Program(..) | Self::Trace(_) => false,
+        }
+    }
+}
+
 impl Workload {
     /// Finds the workload of a request. It must be PostMark if its report is requested.
     pub fn of(request: &CompareRequest) -> Result<Self, Failure> {
         let workload = Self::named(&request.workload)?;
-        if request.postmark && !matches!(workload.kind, Kind::Postmark(..)) {
+        if request.postmark && !workload.kind.has_postmark_report() {
             let why =
                 words![set("workload", &request.workload), " is not PostMark and has no report of its own"];
             return Err(Mistake::on("postmark").because(why).fail());
@@ -87,7 +121,7 @@ impl Workload {
         let of = Mistake::of("judge", measure);
         let refused =
             |why: String| Err(of.clone().because(words![set("workload", &self.argument), " ", why]).fail());
-        if let Kind::Timed(_) = &self.kind {
+        if self.kind.timed().is_some() {
             let why = words![
                 set("workload", &self.argument),
                 " times one operation and can be judged only by that"
@@ -115,8 +149,7 @@ impl Workload {
                 others.push(other.name());
             }
         }
-        let (has, what) =
-            if matches!(self.kind, Kind::Trace(_)) { ("has", "requests") } else { ("makes", "calls") };
+        let (has, what) = if self.kind.trace().is_some() { ("has", "requests") } else { ("makes", "calls") };
         let expected = match &others[..] {
             [] => "no --judge".to_owned(),
             others => format!("one of {}", others.join(", ")),
@@ -186,7 +219,7 @@ impl Workload {
     pub fn day(&self) -> &'static str {
         match &self.kind {
             Kind::Program(program, _) => program.day(),
-            _ => days::USUAL,
+            Kind::Postmark(..) | Kind::Timed(_) | Kind::Trace(_) | Kind::Command(_) => days::USUAL,
         }
     }
 

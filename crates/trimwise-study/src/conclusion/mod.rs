@@ -23,7 +23,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use trimwise::advise::Means;
-use trimwise::compare::result::{Measure, Target, WorkloadFigures};
+use trimwise::compare::result::{Measure, Target};
 use trimwise::compare::statistics::{Comparison as Test, compare};
 use trimwise::compare::summary::{DeviceSummary, PolicySummary, Summary};
 use trimwise::compare::why::Endurance;
@@ -307,11 +307,8 @@ pub fn of(comparison: &Comparison) -> Conclusion {
     if comparison.partial {
         return unsure(words::Unsure::Partial);
     }
-    let trace = comparison.cells.first().and_then(|cell| match &cell.workload {
-        WorkloadFigures::Replay(figures) => Some(figures.knows),
-        _ => None,
-    });
-    if trace == Some(Knows::Nothing) {
+    let trace = comparison.cells.first().and_then(|cell| cell.workload.replay());
+    if trace.is_some_and(|figures| figures.knows == Knows::Nothing) {
         return Conclusion::cannot_tell(here, Knows::Nothing.serves().to_owned(), words::RECORD_FREES);
     }
     if summary.frees_nothing() {

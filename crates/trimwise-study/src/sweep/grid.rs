@@ -20,7 +20,7 @@ use trimwise_linux::pool;
 use super::SweepRequest;
 use super::on_kernel::{KernelCell, KernelPlans, Kernels};
 use crate::check::REPS;
-use crate::compare::workload::{Kind, Workload};
+use crate::compare::workload::Workload;
 use crate::compare::{CompareRequest, on_model};
 use crate::{defaults, input, jobs};
 
@@ -462,7 +462,7 @@ impl Grid {
             }
             Some(mut on) => {
                 for (name, at, workload, percent) in each_plan() {
-                    if matches!(workload.kind, Kind::Command(_)) {
+                    if workload.kind.may_change() {
                         let why = "is a program of this computer, which may be another one next time";
                         let expected = "a workload of trimwise, or `trimwise compare`";
                         return Err(
@@ -500,7 +500,7 @@ impl Grid {
                 .into_iter()
                 .map(|(name, (at, workload))| {
                     let mut contents = format!("{:?}", workload.kind).into_bytes();
-                    if let Kind::Trace(trace) = &workload.kind {
+                    if let Some(trace) = workload.kind.trace() {
                         let read = trace.bytes();
                         contents.extend(read.map_err(|e| {
                             source.refuse(&at, Mistake::of("workload", &name).because(e.to_string()))

@@ -55,7 +55,7 @@ fn run(policy: &str, workload: impl Into<Workload>, days: Option<u32>) -> Cell {
 fn a_workload_does_the_same_over_days_and_waits_only_in_its_operations() {
     let (spread, at_once) = (run("commit", postmark(), Some(2)), run("commit", postmark(), None));
     let counts = |cell: &Cell| {
-        let figures = cell.postmark().unwrap();
+        let figures = cell.workload.postmark().unwrap();
         (figures.created, figures.read, figures.appended, figures.deleted, figures.bytes_written)
     };
     assert_eq!(counts(&spread), counts(&at_once));

@@ -10,7 +10,7 @@ use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::days::DaysFigures;
-use super::result::{Cell, DeviceFigures, WorkloadFigures};
+use super::result::{Cell, DeviceFigures};
 use super::summary::PolicySummary;
 use crate::numbers::{MINUS, NONE, nanoseconds, percent, significant, thousands, time, units_as_bytes};
 use crate::policy::Ledger;
@@ -232,7 +232,7 @@ pub static FIGURES: &[&Figure] = &[
         "transactions_per_s",
         Rate,
         // Over days the rate is given, not found.
-        Median(|c| c.postmark().filter(|_| c.days.is_none()).map(|postmark| postmark.transactions_per_s)),
+        Median(|c| c.workload.postmark().filter(|_| c.days.is_none()).map(|postmark| postmark.transactions_per_s)),
         &[(View::Table, "trans./s"), (View::Summary, "")],
         "PostMark's transactions per second; null for other workloads, and over days.",
     )
@@ -240,7 +240,7 @@ pub static FIGURES: &[&Figure] = &[
     &Figure::new(
         "trims_done_s",
         SecondsIfAny,
-        Median(|c| c.removal_trims().map(|trims| trims.acknowledged_ns as f64 / 1e9)),
+        Median(|c| c.workload.removal_trims().map(|trims| trims.acknowledged_ns as f64 / 1e9)),
         &[(View::TableElse, "TRIMs done")],
         "From the end of the commit until the last TRIM of the removed file was acknowledged.",
     )
@@ -248,10 +248,7 @@ pub static FIGURES: &[&Figure] = &[
     &Figure::new(
         "write_p99_ns",
         Nanoseconds,
-        Median(|c| {
-            let is_trace = matches!(c.workload, WorkloadFigures::Replay(_));
-            c.latency.get("write").filter(|_| is_trace).map(|write| write.p99_ns as f64)
-        }),
+        Median(|c| c.workload.replay().and(c.latency.get("write")).map(|write| write.p99_ns as f64)),
         &[(View::TableElse, "write p99")],
         "The latency that 1 % of a trace's writes exceed.",
     )
@@ -483,7 +480,7 @@ impl<'de> Deserialize<'de> for Values {
 mod tests {
     use super::*;
     use crate::compare::ledger::CellLedger;
-    use crate::compare::result::{AppendFigures, RemovalTrims};
+    use crate::compare::result::{AppendFigures, RemovalTrims, WorkloadFigures};
     use crate::compare::summary::Summary;
     use crate::compare::verdict::tests::cell;
     use crate::trace::{PaceKind, ReplayFigures};

@@ -118,6 +118,52 @@ pub enum WorkloadFigures {
 }
 
 impl WorkloadFigures {
+    pub fn postmark(&self) -> Option<&PostmarkFigures> {
+        match self {
+            Self::Postmark(figures) => Some(figures),
+            Self::Append(_) | Self::FullWrite(_) | Self::Replay(_) | Self::Program(_) | Self::Own(_) => None,
+        }
+    }
+
+    /// Returns the figures of a trace.
+    pub fn replay(&self) -> Option<&ReplayFigures> {
+        match self {
+            Self::Replay(figures) => Some(figures),
+            Self::Postmark(_) | Self::Append(_) | Self::FullWrite(_) | Self::Program(_) | Self::Own(_) => {
+                None
+            }
+        }
+    }
+
+    /// Returns what the calls of a program did.
+    pub fn program(&self) -> Option<&Done> {
+        match self {
+            Self::Program(done) => Some(done),
+            Self::Postmark(_) | Self::Append(_) | Self::FullWrite(_) | Self::Replay(_) | Self::Own(_) => None,
+        }
+    }
+
+    /// Returns the operations that the workload times one after another, and their nanoseconds.
+    pub fn timed_ns(&self) -> Option<[(&'static str, u64); 2]> {
+        match self {
+            Self::Append(figures) => Some([("unlink", figures.unlink_ns), ("fsync", figures.fsync_ns)]),
+            Self::FullWrite(figures) => {
+                Some([("fsync", figures.fsync_ns.unwrap_or(0)), ("write", figures.write_ns)])
+            }
+            Self::Postmark(_) | Self::Replay(_) | Self::Program(_) | Self::Own(_) => None,
+        }
+    }
+
+    /// Returns the TRIMs of the removed file, if the workload times one operation; `None` on a real directory.
+    pub fn removal_trims(&self) -> Option<RemovalTrims> {
+        match self {
+            Self::Append(AppendFigures { trims, .. }) | Self::FullWrite(FullWriteFigures { trims, .. }) => {
+                *trims
+            }
+            Self::Postmark(_) | Self::Program(_) | Self::Replay(_) | Self::Own(_) => None,
+        }
+    }
+
     /// Returns the measure by which policies are judged under this workload, and its nanoseconds unless it is the run's
     /// duration.
     pub(super) fn judged(&self, is_over_days: bool) -> (Measure, Option<u64>) {

@@ -159,10 +159,7 @@ impl Cell {
 
     /// Returns where and why the trace of the run ended early, if it is damaged.
     pub fn cut_off(&self) -> Option<&str> {
-        match &self.workload {
-            WorkloadFigures::Replay(figures) => figures.cut_off.as_deref(),
-            _ => None,
-        }
+        self.workload.replay()?.cut_off.as_deref()
     }
 
     /// Builds the cell of a PostMark run. `format` is that of PostMark's own report.
@@ -222,13 +219,6 @@ impl Cell {
         !matches!(self.target, Target::Directory(_))
     }
 
-    pub fn postmark(&self) -> Option<&PostmarkFigures> {
-        match &self.workload {
-            WorkloadFigures::Postmark(figures) => Some(figures),
-            _ => None,
-        }
-    }
-
     /// Turns the run into one over days, in which its tasks spent `waiting` in their operations, if that is known.
     #[must_use]
     pub fn over_days(self, days: DaysFigures, waiting: Option<SimDuration>) -> Self {
@@ -282,22 +272,9 @@ impl Cell {
 
     /// Returns true if the run is known to have freed nothing, so that there was nothing to trim.
     pub fn frees_nothing(&self) -> bool {
-        match (&self.ledger, &self.workload) {
-            (Some(ledger), _) => ledger.units.freed == 0,
-            (None, WorkloadFigures::Program(done)) => !done.frees(),
-            (None, _) => false,
-        }
-    }
-
-    /// Returns the TRIMs of the removed file, if the workload times one operation; `None` on a real directory.
-    pub fn removal_trims(&self) -> Option<RemovalTrims> {
-        match &self.workload {
-            WorkloadFigures::Append(AppendFigures { trims, .. })
-            | WorkloadFigures::FullWrite(FullWriteFigures { trims, .. }) => *trims,
-            WorkloadFigures::Postmark(_)
-            | WorkloadFigures::Program(_)
-            | WorkloadFigures::Replay(_)
-            | WorkloadFigures::Own(_) => None,
+        match &self.ledger {
+            Some(ledger) => ledger.units.freed == 0,
+            None => self.workload.program().is_some_and(|done| !done.frees()),
         }
     }
 }

@@ -16,30 +16,19 @@
 //! [`Policy`]. Origins: `set` and `lazy` come from papers, `commit` and `kernel515` from Linux, `btrfs`, `zfs` and `f2fs` from
 //! other file systems, `judicious` from all of them; `adaptive` learns its limits.
 
-mod adaptive;
 mod aged;
-mod batch;
-mod btrfs;
-mod commit;
 pub(crate) mod extents;
-mod f2fs;
 mod governor;
 mod host;
-mod ideal;
 mod identity;
-mod judicious;
 mod kernel;
-mod lazy;
 mod named;
-mod off;
 mod pending;
-mod quiet;
 pub(crate) mod set;
 mod spec;
 #[cfg(test)]
 mod tests;
 pub mod wire;
-mod zfs;
 
 use serde::{Deserialize, Serialize};
 
@@ -59,6 +48,30 @@ pub use set::SetConfig;
 pub(crate) use spec::LiveUse;
 pub use spec::{PolicyError, PolicySpec, terms};
 pub use wire::serve;
+
+macro_rules! policies {
+    ($($module:ident: $($TERM:ident)+,)+) => {
+        $(mod $module;)+
+
+        /// The terms of all policies, in the order of help.
+        const TERMS: &[&spec::term::Term] = &[$($(&$module::$TERM),+),+];
+    };
+}
+
+// A new policy is its file and its line here.
+policies! {
+    off: TERM,
+    commit: COMMIT KERNEL515 SERIAL TOGETHER,
+    lazy: TERM,
+    batch: TERM,
+    btrfs: TERM,
+    zfs: TERM,
+    f2fs: TERM,
+    quiet: TERM,
+    judicious: TERM,
+    adaptive: TERM,
+    ideal: TERM,
+}
 
 /// When freed blocks may be allocated again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -12,7 +12,7 @@ use std::fmt;
 use super::batch::BatchConfig;
 use super::lazy::LazyConfig;
 use super::set::{Set, SetConfig};
-use super::{Governor, adaptive, batch, btrfs, commit, f2fs, ideal, judicious, lazy, off, quiet, zfs};
+use super::{Governor, TERMS, batch, commit, ideal, judicious, lazy, off, quiet};
 use crate::units::SimDuration;
 use term::{Issuer, Term};
 
@@ -20,24 +20,6 @@ pub(crate) use term::LiveUse;
 
 use grammar::Duration;
 pub use grammar::PolicyError;
-
-/// The policies. A new one is its file and its line here.
-const TERMS: &[&Term] = &[
-    &off::TERM,
-    &commit::COMMIT,
-    &commit::KERNEL515,
-    &commit::SERIAL,
-    &commit::TOGETHER,
-    &lazy::TERM,
-    &batch::TERM,
-    &btrfs::TERM,
-    &zfs::TERM,
-    &f2fs::TERM,
-    &quiet::TERM,
-    &judicious::TERM,
-    &adaptive::TERM,
-    &ideal::TERM,
-];
 
 /// A parsed policy. It builds a fresh governor for each run.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -239,6 +221,20 @@ mod tests {
                 let spec: PolicySpec = text.parse().unwrap_or_else(|e| panic!("{text}: {e}"));
                 assert_eq!(spec.issuer.term.form, term.form, "{text}");
                 assert!(PolicySpec::examples().contains(&spec), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_policy_is_in_the_guide_and_on_the_page_of_the_model() {
+        let pages = [
+            ("docs/guide.md", include_str!("../../../../docs/guide.md")),
+            ("docs/model.md", include_str!("../../../../docs/model.md")),
+        ];
+        for (page, text) in pages {
+            for name in TERMS.iter().map(|term| term.name()) {
+                let is_there = [':', '`', '['].iter().any(|end| text.contains(&format!("`{name}{end}")));
+                assert!(is_there, "{page} does not mention the policy `{name}`");
             }
         }
     }

@@ -1,8 +1,6 @@
 //! The charts of `compare`, for one run or for two runs side by side.
 
-use trimwise::compare::result::{
-    BlockShares, Cell, Measure, PostmarkFigures, QUANTILES, TimelineSample, WorkloadFigures,
-};
+use trimwise::compare::result::{BlockShares, Cell, Measure, PostmarkFigures, QUANTILES, TimelineSample};
 use trimwise::compare::statistics::median;
 use trimwise::compare::summary::{DeviceSummary, PolicySummary};
 use trimwise::policy::PolicyId;
@@ -21,7 +19,7 @@ pub type Runs<'a> = &'a [(&'a str, &'a DeviceSummary<'a>)];
 /// Makes the charts of a device, without those that have nothing to show.
 pub fn of(runs: Runs, measure: Measure, styles: &mut Styles) -> Vec<Chart> {
     let mut charts = Charts { runs, styles };
-    let is_trace = charts.cells().any(figures::is_trace);
+    let is_trace = charts.cells().any(|cell| cell.workload.replay().is_some());
     let mut all = vec![charts.judged(measure)];
     match measure {
         _ if is_trace || charts.is_spread() => {}
@@ -170,7 +168,7 @@ impl<'a> Charts<'a> {
             "Medians over the repetitions; shorter is better.",
             |p| {
                 let of = |name: &str, figure: fn(&PostmarkFigures) -> f64| {
-                    (name.to_owned(), p.median_of(|c| c.postmark().map_or(0.0, figure)))
+                    (name.to_owned(), p.median_of(|c| c.workload.postmark().map_or(0.0, figure)))
                 };
                 let parts = vec![
                     of("creation", |p| p.creation_alone_s),
@@ -189,13 +187,7 @@ impl<'a> Charts<'a> {
             Axis::linear("seconds", "duration", "s"),
             "Medians over the repetitions; shorter is better.",
             |p| {
-                let of = |cell: &Cell| match &cell.workload {
-                    WorkloadFigures::Append(f) => [("unlink", f.unlink_ns), ("fsync", f.fsync_ns)],
-                    WorkloadFigures::FullWrite(f) => {
-                        [("fsync", f.fsync_ns.unwrap_or(0)), ("write", f.write_ns)]
-                    }
-                    _ => [("", 0), ("", 0)],
-                };
+                let of = |cell: &Cell| cell.workload.timed_ns().unwrap_or_default();
                 let Some(names) = p.runs.first().map(|run| of(run).map(|(name, _)| name)) else {
                     return (Vec::new(), String::new());
                 };

@@ -2,7 +2,7 @@
 
 use trimwise::compare::days::DaysFigures;
 use trimwise::compare::figure::{FIGURES, View};
-use trimwise::compare::result::{Cell, Measure, Target, WorkloadFigures};
+use trimwise::compare::result::{Cell, Measure, Target};
 use trimwise::compare::statistics::too_few_runs;
 use trimwise::compare::summary::{DeviceSummary, PolicySummary, Summary};
 use trimwise::trace::Knows;
@@ -138,7 +138,7 @@ pub fn place(settings: &Settings, device: &str) -> String {
 
 pub fn workload(settings: &Settings, summary: &Summary) -> String {
     let mut runs = summary.devices.iter().flat_map(|d| &d.policies).flat_map(|p| &p.runs);
-    let mark = if runs.any(|run| run.postmark().is_some()) { "PostMark " } else { "" };
+    let mark = if runs.any(|run| run.workload.postmark().is_some()) { "PostMark " } else { "" };
     format!("{mark}{}{}", settings.workload, over(settings))
 }
 
@@ -241,7 +241,7 @@ const LATENCY: [&str; 7] = ["call", "policy", "count", "p50", "p99", "p99.9", "m
 /// latencies are returned only if the run is judged by one.
 fn latencies(device: &DeviceSummary) -> Vec<Vec<String>> {
     let runs = || device.policies.iter().flat_map(|p| &p.runs);
-    let operations: &[Operation] = if runs().any(|run| matches!(run.workload, WorkloadFigures::Program(_))) {
+    let operations: &[Operation] = if runs().any(|run| run.workload.program().is_some()) {
         &[Operation::Fsync, Operation::Write, Operation::Read]
     } else if runs().any(|run| matches!(run.measure(), Measure::Latency(..))) {
         &Operation::ALL
@@ -266,12 +266,9 @@ pub fn incomplete(summary: &Summary) -> Vec<String> {
     let runs = || summary.devices.iter().flat_map(|d| &d.policies).flat_map(|p| &p.runs);
     let mut notes = Vec::new();
     notes.extend(runs().find_map(|run| run.cut_off()).map(up_to));
-    let events = runs().find_map(|run| match &run.workload {
-        WorkloadFigures::Replay(trace) => Some(trace.lost_events).filter(|events| *events > 0),
-        _ => None,
-    });
+    let events = runs().filter_map(|run| Some(run.workload.replay()?.lost_events)).find(|events| *events > 0);
     notes.extend(events.map(lost));
-    if runs().any(|run| run.postmark().is_some_and(|p| p.out_of_files)) {
+    if runs().any(|run| run.workload.postmark().is_some_and(|p| p.out_of_files)) {
         notes.push(
             "Partial: the workload ran out of files. It deleted all of them before its transactions were done (PostMark \
              prints no report then), and the figures cover what was done."
@@ -294,11 +291,10 @@ pub fn notes(comparison: &Comparison, summary: &Summary) -> Vec<String> {
              added."
         ));
     }
-    let punched = policies().flat_map(|p| &p.runs).find_map(|run| match run.workload {
-        WorkloadFigures::Program(done) => Some(done.punched_bytes).filter(|bytes| *bytes > 0),
-        _ => None,
-    });
-    if let Some(bytes) = punched {
+    let mut punched = policies()
+        .flat_map(|p| &p.runs)
+        .filter_map(|run| Some(run.workload.program()?.punched_bytes).filter(|bytes| *bytes > 0));
+    if let Some(bytes) = punched.next() {
         notes.push(format!(
             "The workload's own TRIMs punched holes of {} into its files. The table counts the TRIMs that policies sent \
              for the space that became free.",
@@ -345,9 +341,7 @@ fn late(days: &[DaysFigures]) -> Option<String> {
 
 /// Explains what can and cannot be concluded from a trace.
 fn traces(runs: &[&Cell]) -> Vec<String> {
-    let Some(WorkloadFigures::Replay(trace)) = runs.first().map(|run| &run.workload) else {
-        return Vec::new();
-    };
+    let Some(trace) = runs.first().and_then(|run| run.workload.replay()) else { return Vec::new() };
     // If a trace says nothing about TRIM, the conclusion already says so.
     let mut notes: Vec<String> =
         (trace.knows != Knows::Nothing).then(|| trace.knows.serves().to_owned()).into_iter().collect();
@@ -364,7 +358,7 @@ fn traces(runs: &[&Cell]) -> Vec<String> {
         notes.push(format!("Mean latency on the recording host: {}.", figures::nanoseconds(ns as f64)));
     }
     for run in runs {
-        let (WorkloadFigures::Replay(trace), Some(drive)) = (&run.workload, &run.drive) else { continue };
+        let (Some(trace), Some(drive)) = (run.workload.replay(), &run.drive) else { continue };
         let note = size_note(trace.recorded_drive_bytes, &run.device, drive.capacity_bytes);
         notes.extend(note.filter(|note| !notes.contains(note)));
     }

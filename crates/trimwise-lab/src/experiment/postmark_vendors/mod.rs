@@ -195,7 +195,7 @@ impl Means {
 
     /// Returns the means of a column's runs of PostMark.
     pub fn of(runs: &[Cell]) -> Self {
-        let runs: Vec<&PostmarkFigures> = runs.iter().filter_map(Cell::postmark).collect();
+        let runs: Vec<&PostmarkFigures> = runs.iter().filter_map(|run| run.workload.postmark()).collect();
         let n = runs.len().max(1) as f64;
         let mut means = Self { reps: runs.len() as u32, ..Self::default() };
         for run in runs {

@@ -7,7 +7,6 @@
 //! guest's workloads write zeros, which take no memory here.
 
 use trimwise::compare::cell::{SETTLING, commit_phase};
-use trimwise::compare::result::WorkloadFigures;
 use trimwise::fs::layout::FormatOptions;
 use trimwise::profile::Profile;
 use trimwise::units::Bytes;
@@ -79,10 +78,7 @@ pub(super) fn postmark(setting: &Setting, rep: u32) -> [Step; 2] {
 }
 
 pub(super) fn run_of(ran: &Ran, step: usize) -> Result<Run, Failure> {
-    let total_s = ran.workload(step, |figures| match figures {
-        WorkloadFigures::Postmark(postmark) => Some(postmark.total_s),
-        _ => None,
-    })?;
+    let total_s = ran.workload(step, |figures| Some(figures.postmark()?.total_s))?;
     let [before, after] = ran.marks.get(step..step + 2).unwrap_or_default() else {
         return Err(Failure::run("the guest did not report when PostMark ran"));
     };

@@ -352,7 +352,7 @@ impl Runs<'_> {
     /// by the next run.
     fn key(&self, asked: Asked) -> Result<Option<String>, Failure> {
         let workload = &to_guest(self.workload)?;
-        if matches!(workload, KernelWorkload::Command { .. }) {
+        if self.workload.kind.may_change() {
             return Ok(None);
         }
         let daemon = if asked.1.is_daemon() { Some(guests::trimwised()?) } else { None };

@@ -352,7 +352,11 @@ fn run(policy: usize, ops: Vec<Op>) {
         let ledger = model.fs.ledger();
         let has_smallest = ["btrfs", "zfs", "f2fs", "adaptive"].contains(&spec.to_string().as_str());
         let left = if has_smallest { model.fs.pending_of_at_least(16) } else { ledger.pending };
-        assert_eq!((left, ledger.in_tokens), (0, 0));
+        assert_eq!(
+            left, 0,
+            "units pending under {spec}; if it has a smallest extent, add it to `has_smallest`"
+        );
+        assert_eq!(ledger.in_tokens, 0, "units in TRIM commands under {spec}");
         model.check().await;
         queue.with_ssd(|ssd| ssd.audit()).unwrap();
         model.remount().await;

@@ -13,8 +13,8 @@ use std::collections::VecDeque;
 
 use super::parameters::{Parameter, parameters};
 use super::{Place, Workload};
-use crate::units::{Bytes, SimDuration};
 use crate::files::{FileError, Files, OpenMode};
+use crate::units::{Bytes, SimDuration};
 
 pub const ABOUT: &str =
     "A desktop: a browser's cache, SQLite transactions, settings files replaced, and updates.";

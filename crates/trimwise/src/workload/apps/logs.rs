@@ -6,8 +6,8 @@
 
 use super::parameters::{Parameter, parameters};
 use super::{Place, Workload};
-use crate::units::Bytes;
 use crate::files::{FileError, Files, OpenMode};
+use crate::units::Bytes;
 
 pub const ABOUT: &str = "Log files: lines appended, rotated, compressed and removed.";
 

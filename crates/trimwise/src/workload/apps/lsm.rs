@@ -14,11 +14,12 @@ use std::sync::Mutex;
 
 use super::parameters::{Parameter, parameters};
 use super::{Place, Workload};
-use crate::units::Bytes;
 use crate::files::{FileError, Files, OpenMode};
+use crate::units::Bytes;
 use crate::workload::lock;
 
-const ROCKS: &str = "RocksDB's default is 64 MiB (options.h); an eighth here, to reach the lower levels sooner";
+const ROCKS: &str =
+    "RocksDB's default is 64 MiB (options.h); an eighth here, to reach the lower levels sooner";
 
 pub const ABOUT: &str = "A log-structured merge tree as in RocksDB: write-ahead log, memtables, levelled compaction; \
                          tables are removed whole.";
@@ -211,9 +212,7 @@ impl<F: Files> Lsm<'_, F> {
             self.tree(|tree| tree.full.push(number));
             if has_background {
                 let may_go_on = || {
-                    self.tree(|tree| {
-                        (tree.full.len() as u64) < MEMTABLES_MAX && tree.level(0).len() < STOP
-                    })
+                    self.tree(|tree| (tree.full.len() as u64) < MEMTABLES_MAX && tree.level(0).len() < STOP)
                 };
                 stage.wait_until(may_go_on).await?;
             } else {

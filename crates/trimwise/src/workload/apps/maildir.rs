@@ -9,8 +9,8 @@
 
 use super::parameters::{Parameter, parameters};
 use super::{Place, Workload};
-use crate::units::Bytes;
 use crate::files::{FileError, Files};
+use crate::units::Bytes;
 
 pub const ABOUT: &str =
     "A mail spool in Maildir format: messages made durable in tmp, renamed to new, then to cur, and removed.";
@@ -25,8 +25,7 @@ parameters! {
 }
 
 /// Sizes of messages: KiB from and up to, and their share in percent.
-const SIZES: [(u64, u64, u64); 5] =
-    [(2, 4, 25), (4, 8, 30), (8, 32, 30), (32, 256, 13), (1024, 3072, 2)];
+const SIZES: [(u64, u64, u64); 5] = [(2, 4, 25), (4, 8, 30), (8, 32, 30), (32, 256, 13), (1024, 3072, 2)];
 
 impl Workload for Parameters {
     fn operations(&self) -> u64 {

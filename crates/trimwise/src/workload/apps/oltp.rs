@@ -12,8 +12,8 @@ use std::collections::{BTreeSet, VecDeque};
 
 use super::parameters::{Parameter, parameters};
 use super::{Place, Workload};
-use crate::units::Bytes;
 use crate::files::{FileError, Files, OpenMode};
+use crate::units::Bytes;
 
 pub const ABOUT: &str = "A database like PostgreSQL: pages updated in place, a write-ahead log, checkpoints, recycled \
                          log segments, temporary files and rewritten tables.";

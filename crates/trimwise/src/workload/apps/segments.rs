@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 
 use super::parameters::{Parameter, parameters};
 use super::{Place, Workload};
-use crate::units::{Bytes, SimTime};
 use crate::files::{FileError, Files};
+use crate::units::{Bytes, SimTime};
 
 pub const ABOUT: &str =
     "A log of segments as in Kafka: batches appended to partitions, old segments removed whole.";
@@ -83,7 +83,8 @@ pub async fn run<F: Files>(at: &Place<'_, F, Parameters>) -> Result<(), FileErro
     let (stage, p) = (at.stage, at.parameters);
     let (batch, segment, keep) = (p.batch.0, p.segment.0, p.keep.0);
     let delay = p.delay;
-    let path = |partition: usize, number: u64, what: &str| at.path(&format!("p{partition}/{number:08}.{what}"));
+    let path =
+        |partition: usize, number: u64, what: &str| at.path(&format!("p{partition}/{number:08}.{what}"));
     let mut partitions = Vec::new();
     for i in 0..p.partitions as usize {
         stage.mkdir(&at.path(&format!("p{i}"))).await?;

@@ -17,7 +17,7 @@ use crate::workload::program::Program;
 use crate::workload::stage::{Done, Session, joined, sum};
 
 /// Each application, small, with its frees: minimum and maximum in percent of its writes.
-const SMALL: [(&str, u64, u64); 8] = [
+const SMALL: &[(&str, u64, u64)] = &[
     ("lsm:operations=20k,keys=4k,memtable=512KiB,table=512KiB,base=1MiB", 60, 100),
     ("segments:total=64MiB,segment=1MiB,keep=2MiB,partitions=4,delay=10", 60, 100),
     (
@@ -75,9 +75,10 @@ fn run(text: &str, seed: u64) -> Ran {
 #[test]
 fn each_runs_leaves_nothing_and_frees_its_share() {
     for spec in ALL {
-        assert_eq!(SMALL.iter().filter(|(text, ..)| text.split(':').next() == Some(spec.name)).count(), 1);
+        let runs = SMALL.iter().filter(|(text, ..)| text.split(':').next() == Some(spec.name)).count();
+        assert_eq!(runs, 1, "small runs of {} in SMALL; each application needs one there", spec.name);
     }
-    for (text, from, to) in SMALL {
+    for &(text, from, to) in SMALL {
         let (_, done, latencies, ledger, [free, left]) = run(text, 1);
         // A directory's block stays with its parent.
         assert!(free.0 - left.0 <= 4 * 4096, "{text} leaves {}", Bytes(free.0 - left.0));
@@ -89,6 +90,17 @@ fn each_runs_leaves_nothing_and_frees_its_share() {
         }
         let percent = ledger.freed * 4096 * 100 / done.written_bytes;
         assert!((from..=to).contains(&percent), "{text} frees {percent} % of {}", Bytes(done.written_bytes));
+    }
+}
+
+#[test]
+fn each_is_in_the_guide() {
+    let guide = include_str!("../../../../../docs/guide.md");
+    for name in ALL.iter().map(|spec| spec.name) {
+        assert!(
+            guide.contains(&format!("`{name}`")),
+            "docs/guide.md does not mention the application `{name}`"
+        );
     }
 }
 

@@ -12,8 +12,8 @@ use std::collections::VecDeque;
 
 use super::parameters::{Parameter, parameters};
 use super::{Place, Workload};
-use crate::units::Bytes;
 use crate::files::{FileError, Files};
+use crate::units::Bytes;
 
 pub const ABOUT: &str =
     "Packages upgraded in place (write, fsync, rename) and container layers unpacked and removed.";
@@ -62,7 +62,8 @@ pub async fn run<F: Files>(at: &Place<'_, F, Parameters>) -> Result<(), FileErro
     let (mut upgraded, mut unpacked) = (0, 0);
     while upgraded < upgrades || unpacked < layers {
         stage.operation().await;
-        if unpacked * upgrades.max(1) >= upgraded * layers.max(1) && upgraded < upgrades || unpacked == layers {
+        if unpacked * upgrades.max(1) >= upgraded * layers.max(1) && upgraded < upgrades || unpacked == layers
+        {
             unpack_package(at, stage.below(packages)).await?;
             upgraded += 1;
             continue;

@@ -7,8 +7,8 @@
 
 use super::parameters::{Parameter, parameters};
 use super::{Place, Workload};
-use crate::units::Bytes;
 use crate::files::{FileError, Files, OpenMode};
+use crate::units::Bytes;
 
 pub const ABOUT: &str =
     "Virtual machine images: random writes and flushes inside them, images removed and copied again.";
