@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake, argument};
 use trimwise::units::Bytes;
 use trimwise_linux::code::{Code, named};
 use trimwise_linux::files::read_input;
@@ -171,6 +171,10 @@ struct Judgement {
     reasons: Vec<String>,
 }
 
+fn of_place(place: impl std::fmt::Display) -> Mistake {
+    Mistake::of(argument("files"), place)
+}
+
 impl Fleet {
     /// Reads files, and the documents in folders.
     ///
@@ -182,10 +186,8 @@ impl Fleet {
         let mut files = BTreeSet::new();
         for place in places {
             let fail = |e: std::io::Error| {
-                Failure::usage(format!(
-                    "{}: {e}; expected a file that `trimwise status --json FILE` wrote, or a folder of them",
-                    place.display()
-                ))
+                let expected = "a file that `trimwise status --json FILE` wrote, or a folder of them";
+                of_place(place.display()).because(e.to_string()).expected(expected).fail()
             };
             if fs::metadata(place).map_err(fail)?.is_dir() {
                 files_below(place, &mut files, &mut fleet.unusable).map_err(fail)?;
@@ -195,7 +197,7 @@ impl Fleet {
         }
         if files.is_empty() && fleet.unusable.is_empty() {
             let places: Vec<String> = places.iter().map(|p| p.display().to_string()).collect();
-            return Err(Failure::usage(format!("{}: no file there is named *.json", places.join(", "))));
+            return Err(of_place(places.join(", ")).because("no file there is named *.json").fail());
         }
         let mut versions = BTreeMap::new();
         let mut told = BTreeMap::new();

@@ -22,7 +22,7 @@ pub enum Failure {
     /// The request or a file given is wrong, and nothing was run.
     Usage(Mistakes),
     /// A run, or writing its result, failed.
-    Run(String),
+    Run(Words),
     /// Nothing is known to be wrong, but not everything could be checked.
     Unchecked(String),
     Interrupted,
@@ -40,6 +40,7 @@ impl Failure {
         match self {
             // Writing to a string cannot fail.
             Self::Usage(mistakes) => drop(mistakes.write(door, &mut said)),
+            Self::Run(why) => drop(why.write(door, &mut said)),
             other => said = other.to_string(),
         }
         said
@@ -57,14 +58,14 @@ impl Failure {
 
     /// A run that failed.
     pub fn run(message: impl fmt::Display) -> Self {
-        Self::Run(message.to_string())
+        Self::Run(message.to_string().into())
     }
 
     /// A run that panicked, with what the panic said.
     pub fn defect(panic: &(dyn Any + Send)) -> Self {
         let said = panic.downcast_ref::<String>().map(String::as_str);
         let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it panicked");
-        Self::Run(format!("a defect in the model: {said}"))
+        Self::run(format!("a defect in the model: {said}"))
     }
 }
 
@@ -73,7 +74,8 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Usage(mistakes) => mistakes.fmt(f),
-            Self::Run(message) | Self::Unchecked(message) => f.write_str(message),
+            Self::Run(why) => why.fmt(f),
+            Self::Unchecked(message) => f.write_str(message),
             Self::Interrupted => f.write_str("interrupted"),
         }
     }

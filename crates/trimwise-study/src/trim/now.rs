@@ -76,7 +76,7 @@ pub fn start(mount: &Path, run: &Path) -> Result<(Value, String), Failure> {
 }
 
 fn request(mount: &Path) -> Result<(Request, String), Failure> {
-    expect_mount(mount)?;
+    expect_mount("mount", mount)?;
     let mount = normal(mount)?;
     let shown = mount.display().to_string();
     Ok((Request::Trim { mount }, shown))

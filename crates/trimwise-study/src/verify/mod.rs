@@ -212,7 +212,7 @@ impl Modelled {
         // Only a drive that remembers its contents can show that it lost some.
         let config = SsdConfig { track_tags: true, ..config };
         let drive = Drive::new(&config, faults, settings.seed)
-            .map_err(|error| Failure::usage(format!("{name}: {error}")))?;
+            .map_err(|error| Mistake::of(argument("target"), &name).because(error.to_string()).fail())?;
         let queue = BlockQueue::new(&sim, drive, QueueConfig::default());
         let device = ModelDevice::new(queue, &name).interrupted_by(stop);
         let (settings, torture) = (*settings, *torture);
@@ -220,7 +220,7 @@ impl Modelled {
             let hooks = Hooks { on_progress: &|_, thousandths| on_progress(thousandths), stats: None };
             verify(&device, &settings, &torture, hooks).await
         });
-        let found = ended.map_err(Failure::run)?.map_err(Failure::usage)?;
+        let found = ended.map_err(Failure::run)?.map_err(|error| Mistake::that(error.to_string()).fail())?;
         Ok((found, notes))
     }
 }
@@ -236,7 +236,7 @@ fn on_real(
     let device = real.open(true, 0, stop)?;
     let hooks = Hooks { on_progress: &|_, thousandths| on_progress(thousandths), stats: None };
     let ended = block_on(verify(&device, settings, torture, hooks));
-    let found = ended.map_err(Failure::run)?.map_err(Failure::usage)?;
+    let found = ended.map_err(Failure::run)?.map_err(|error| Mistake::that(error.to_string()).fail())?;
     let mut notes = device.notes().to_vec();
     notes.push(device.promise().to_string());
     if let Target::File(_) = &real.target {

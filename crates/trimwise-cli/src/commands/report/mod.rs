@@ -7,7 +7,7 @@ mod tests;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use trimwise::failure::{Failure, Mistake};
+use trimwise::failure::{Failure, Mistake, argument};
 
 use crate::arguments::OutputArguments;
 use crate::commands::{advise, compare, sweep};
@@ -95,17 +95,16 @@ pub fn html(read: &[(String, Document)]) -> Result<String, Failure> {
             }
             _ => Err(unlike([(a, one.command()), (b, other.command())])),
         },
-        _ => Err(Failure::usage("report: expected one or two documents")),
+        _ => Err(Mistake::on(argument("documents")).expected("one or two").fail()),
     }
 }
 
 /// The error for two documents that no report shows side by side.
 fn unlike([(a, one), (b, other)]: [(&str, &str); 2]) -> Failure {
     if one == other {
-        return Failure::usage(format!(
-            "{a} and {b} are both of `{one}`; expected one of them, or two documents of compare, reproduce, bench or \
-             sweep"
-        ));
+        let expected = "one of them, or two documents of compare, reproduce, bench or sweep";
+        return Mistake::that(format!("{a} and {b} are both of `{one}`")).expected(expected).fail();
     }
-    Failure::usage(format!("{a} is of `{one}`, {b} of `{other}`; expected two documents of the same command"))
+    let why = format!("{a} is of `{one}`, {b} of `{other}`");
+    Mistake::that(why).expected("two documents of the same command").fail()
 }
