@@ -8,6 +8,7 @@ use serde::Serialize;
 use trimwise::failure::{Failure, Mistake, argument};
 use trimwise::units::Bytes;
 use trimwise_linux::block_device::BlockDeviceError;
+use trimwise_linux::code::Code;
 use trimwise_linux::mounted_verify::{self, Counts, FILE_BYTES, Report, Verdict, VerifyError};
 use trimwise_linux::path_error::PathError;
 use trimwise_linux::privilege::advice;
@@ -26,6 +27,8 @@ pub struct DirectoryReport {
     pub partial: bool,
     pub failed: Option<String>,
     pub verdict: &'static str,
+    /// Code of what is wrong or unknown.
+    pub code: Option<Code>,
     pub sentence: String,
     pub mount_point: String,
     pub file_system: String,
@@ -168,6 +171,7 @@ impl DirectoryReport {
             partial: found.failed.is_some(),
             failed: found.failed.clone(),
             verdict: found.verdict().name(),
+            code: found.verdict().code().filter(|_| !is_stopped),
             sentence: found.verdict().to_string(),
             mount_point: found.mount_point.clone(),
             file_system: found.fs_type.clone(),

@@ -21,6 +21,7 @@ use trimwise::ssd::{Drive, Faults, SsdConfig};
 use trimwise::units::{Bytes, SimDuration};
 use trimwise::words;
 use trimwise_linux::block_on;
+use trimwise_linux::code::Code;
 use trimwise_linux::raw_device::Target;
 
 use crate::caller::{Caller, OnInterrupt};
@@ -90,6 +91,8 @@ pub struct VerifyReport {
     pub settings: VerifySettings,
     /// Whether the verification ended early, because the device failed or the user stopped it.
     pub partial: bool,
+    /// Code of what is wrong or unknown.
+    pub code: Option<Code>,
     pub notes: Vec<String>,
     #[serde(flatten)]
     pub found: Verification,
@@ -299,6 +302,10 @@ impl VerifyRequest {
                 command: command.into_text(),
             },
             partial: found.broken.is_some(),
+            code: match (&found.broken, &found.judgement) {
+                (Some(broken), _) => Some(Code::VerifyFailed).filter(|_| !broken.interrupted),
+                (None, judgement) => judgement.as_ref().and_then(|judgement| judgement.verdict.code()),
+            },
             notes,
             found,
         }
