@@ -51,7 +51,7 @@ const LOOKED_EVERY: Duration = Duration::from_millis(50);
 fn error(failure: Failure) -> PyErr {
     match failure {
         Failure::Usage(_) => UsageError::new_err(failure.at(Door::Python)),
-        Failure::Run(why) | Failure::Unchecked(why) => RunError::new_err(why),
+        Failure::Run(_) | Failure::Unchecked(_) => RunError::new_err(failure.at(Door::Python)),
         Failure::Interrupted => PyKeyboardInterrupt::new_err(()),
     }
 }

@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake};
 use trimwise_study::advise::Advice;
 use trimwise_study::caller::{Caller, Progress};
 use trimwise_study::compare::{CompareRequest, Comparison};
@@ -91,11 +91,12 @@ impl Missing {
     /// Returns the error for `what`, which needs the program.
     fn failure(self, what: &str) -> Failure {
         match self {
-            Self::Nowhere { beside } => Failure::usage(format!(
-                "{what} needs the program {PROGRAM}, which was not found as {}, nor in the folders of PATH; expected it \
-                 there: {REMEDY}",
-                beside.display()
-            )),
+            Self::Nowhere { beside } => {
+                let beside = beside.display();
+                let found = format!("which was not found as {beside}, nor in the folders of PATH");
+                let why = format!("{what} needs the program {PROGRAM}, {found}");
+                Mistake::that(why).expected(format!("it there: {REMEDY}")).fail()
+            }
             Self::Unfit(failure) => failure,
         }
     }
@@ -159,7 +160,8 @@ fn talk(
     let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else { return Ok(None) };
     let input = Arc::new(Mutex::new(input));
     // If the program ends before it has read everything, that shows when its output ends.
-    send(&input, &Line::Ask(Box::new(ask.clone()))).map_err(|e| Broken::Failed(Failure::usage(e)))?;
+    send(&input, &Line::Ask(Box::new(ask.clone())))
+        .map_err(|e| Broken::Failed(Mistake::that(e.to_string()).fail()))?;
     let mut displays: Vec<Arc<dyn Progress>> = Vec::new();
     let done = Done(Arc::default());
     for line in BufReader::new(output).lines() {
@@ -251,7 +253,7 @@ fn expect_same(program: &Path, own: &Path) -> Result<(), Failure> {
     let identity = Identity::own();
     let ended = Command::new(program).arg(IDENTIFY).stdin(Stdio::null()).output();
     let ended =
-        ended.map_err(|e| Failure::usage(format!("{}: cannot be started: {e}", program.display())))?;
+        ended.map_err(|e| Mistake::that(format!("{}: cannot be started: {e}", program.display())).fail())?;
     let said = String::from_utf8_lossy(&ended.stdout);
     let found: Result<Identity, _> = serde_json::from_str(&said);
     let what = match found {
@@ -259,11 +261,8 @@ fn expect_same(program: &Path, own: &Path) -> Result<(), Failure> {
         Ok(found) => found.to_string(),
         Err(_) => "a program that does not say its version".to_owned(),
     };
-    Err(Failure::usage(format!(
-        "{} is {what}, and {} is {identity}; expected both of the same build: install them together",
-        program.display(),
-        own.display()
-    )))
+    let why = format!("{} is {what}, and {} is {identity}", program.display(), own.display());
+    Err(Mistake::that(why).expected("both of the same build: install them together").fail())
 }
 
 /// Returns the laboratory's command that these arguments name, directly or after `help`.

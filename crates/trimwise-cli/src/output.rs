@@ -318,7 +318,7 @@ mod tests {
         let destinations = Destinations::check(&to(&path, false)).unwrap();
         fs::write(&path, "precious").unwrap();
         let failure = write(&destinations, 1).unwrap_err();
-        assert!(matches!(&failure, Failure::Run(m) if m.contains("r.json")), "{failure:?}");
+        assert!(matches!(&failure, Failure::Run(m) if m.to_string().contains("r.json")), "{failure:?}");
         assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing is left next to it");
     }
@@ -360,6 +360,7 @@ mod tests {
             else {
                 panic!("another kind of failure")
             };
+            let said = said.to_string();
             let (_, path) = said.split_once("the result was saved in ").unwrap();
             PathBuf::from(path)
         };

@@ -23,9 +23,9 @@ use trimwise::failure::{Failure, Mistake};
 
 /// Finds the kernel of a target, and checks that the programs for its file system are installed.
 pub fn image(target: &KernelTarget) -> Result<KernelImage, Failure> {
-    target.file_system.check_mkfs().map_err(Failure::usage)?;
+    target.file_system.check_mkfs().map_err(|e| Mistake::that(e.to_string()).fail())?;
     let image = kernel(&target.kernel)?;
-    image.check(Some(target.file_system)).map_err(Failure::usage)?;
+    image.check(Some(target.file_system)).map_err(|e| Mistake::that(e.to_string()).fail())?;
     Ok(image)
 }
 
@@ -140,10 +140,9 @@ pub fn trimwised() -> Result<PathBuf, Failure> {
     if daemon.is_file() {
         return Ok(daemon);
     }
-    Err(Failure::usage(format!(
-        "{}: not found, and the guest runs it; expected trimwised next to trimwise-lab (cargo build --release -p trimwised makes it)",
-        daemon.display()
-    )))
+    let expected = "trimwised next to trimwise-lab (cargo build --release -p trimwised makes it)";
+    let why = format!("{}: not found, and the guest runs it", daemon.display());
+    Err(Mistake::that(why).expected(expected).fail())
 }
 
 /// A completed job of a guest, with everything that its drive saw.
@@ -247,7 +246,7 @@ impl Ran {
 pub fn failure(error: KernelCellError) -> Failure {
     match error {
         KernelCellError::Job(error) => job_failure(error),
-        KernelCellError::Device(error) => Failure::usage(error),
+        KernelCellError::Device(error) => Mistake::that(error.to_string()).fail(),
         other => Failure::run(other),
     }
 }
@@ -256,7 +255,7 @@ pub fn failure(error: KernelCellError) -> Failure {
 pub fn job_failure(error: JobError) -> Failure {
     match error {
         JobError::Machine(MachineError::Interrupted) => Failure::Interrupted,
-        unknown @ JobError::UnknownWords { .. } => Failure::usage(unknown),
+        unknown @ JobError::UnknownWords { .. } => Mistake::on("boot").because(unknown.to_string()).fail(),
         other => Failure::run(other),
     }
 }

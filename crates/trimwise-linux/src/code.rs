@@ -1,7 +1,7 @@
 //! The registry of finding codes, such as `layer.luks.discards-off`, which never change between versions.
 //!
-//! `doctor`, `status`, `verify` and `fleet` describe findings in sentences that may change; programs match the code. To
-//! add a finding, add an entry here. Every finding is built from a code, and the tests below check that some test
+//! `doctor`, `status`, `trim`, `verify` and `fleet` describe findings in sentences that may change; programs match the
+//! code. To add a finding, add an entry here. Every finding is built from a code, and the tests below check that some test
 //! states each code and that `docs/findings.md` is current; `FINDINGS=write cargo test -p trimwise-linux codes` writes
 //! that page.
 
@@ -76,6 +76,7 @@ const FLEET: &str = "docs/guide.md#many-hosts";
 const CONFIGURING: &str = "docs/guide.md#configuring-it";
 const FAILS: &str = "docs/guide.md#when-a-drive-or-a-path-fails";
 const METRICS: &str = "docs/guide.md#metrics";
+const TRIM: &str = "docs/guide.md#trimming-a-mounted-file-system";
 const VERIFY: &str = "docs/guide.md#does-trim-work-here-verify";
 
 codes! {
@@ -387,63 +388,99 @@ codes! {
         "trimwised.service is enabled, but trimwised is not running."
         "`systemctl status trimwised` says why it does not run."
         "The unit is enabled, and nothing listens on its socket."
-    DaemonConfig Problem "daemon.config.broken", CONFIGURING, ["each_finding_of_a_fleet_has_a_code"];
+    DaemonConfig Problem "daemon.config.broken", CONFIGURING, ["each_finding_of_a_fleet_has_a_code", "each_problem_of_the_daemon_has_its_code"];
         "The daemon's configuration is broken, so the last good one is in use."
         "`trimwise config check` names each error with its file and line."
         "The daemon reloaded its configuration and rejected it."
-    DaemonState Problem "daemon.state.broken", FAILS, ["each_finding_of_a_fleet_has_a_code"];
+    DaemonState Problem "daemon.state.broken", FAILS, ["each_finding_of_a_fleet_has_a_code", "each_problem_of_the_daemon_has_its_code"];
         "The daemon cannot read or write its state, so a restart forgets what it knows."
         "Free space for the state folder, or repair its disk."
         "A read or a write in the state folder failed."
-    DaemonHistory Problem "daemon.history.broken", FAILS, ["each_finding_of_a_fleet_has_a_code"];
+    DaemonHistory Problem "daemon.history.broken", FAILS, ["each_finding_of_a_fleet_has_a_code", "each_problem_of_the_daemon_has_its_code"];
         "The daemon cannot write its history."
         "Free space for the state folder, or repair its disk."
         "A write to history.db failed."
-    DaemonMounts Problem "daemon.mounts.unreadable", FAILS, ["each_finding_of_a_fleet_has_a_code"];
+    DaemonMounts Problem "daemon.mounts.unreadable", FAILS, ["each_finding_of_a_fleet_has_a_code", "each_problem_of_the_daemon_has_its_code"];
         "The daemon cannot read the list of mounted file systems."
         "`trimwise status` shows the operating system's error."
         "A read of /proc/self/mountinfo failed."
-    DaemonLimits Problem "daemon.limits.too-low", FAILS, ["each_finding_of_a_fleet_has_a_code"];
+    DaemonLimits Problem "daemon.limits.too-low", FAILS, ["each_finding_of_a_fleet_has_a_code", "each_problem_of_the_daemon_has_its_code"];
         "The daemon may open fewer files than there are devices, so it reopens some for each sample."
         "Raise LimitNOFILE= in the unit trimwised.service."
         "The daemon's RLIMIT_NOFILE, and the number of devices on the host."
-    DaemonMetrics Problem "daemon.metrics.broken", METRICS, ["each_finding_of_a_fleet_has_a_code"];
+    DaemonMetrics Problem "daemon.metrics.broken", METRICS, ["each_finding_of_a_fleet_has_a_code", "each_problem_of_the_daemon_has_its_code"];
         "The daemon cannot publish its metrics."
         "Free the port, or remove whatever is in the way of the socket or the file."
         "Opening the socket or writing the file failed; the daemon tries again."
-    DaemonMount Problem "daemon.mount.problem", FAILS, ["each_finding_of_a_fleet_has_a_code"];
+    DaemonMount Problem "daemon.mount.problem", FAILS, ["each_finding_of_a_fleet_has_a_code", "each_problem_of_a_file_system_has_its_code"];
         "The daemon cannot manage a file system."
         "`trimwise explain MOUNT` says why."
         "The daemon failed to examine it, or one of its helper processes hangs."
-    DaemonTrouble Problem "daemon.trim.trouble", FAILS, ["stale_space_drives_that_ignore_trim_and_policies_that_differ_are_shown"];
+    DaemonTrouble Problem "daemon.trim.trouble", FAILS, ["stale_space_drives_that_ignore_trim_and_policies_that_differ_are_shown", "each_problem_of_a_file_system_has_its_code"];
         "Trimming a file system fails, hangs or is refused."
         "`trimwise explain MOUNT` says why; see the kernel's log, too."
         "The last slices on it failed, did not finish, or were refused."
-    DaemonUncounted Problem "daemon.trim.uncounted", FAILS, ["stale_space_drives_that_ignore_trim_and_policies_that_differ_are_shown", "a_code_of_a_newer_version_is_kept_and_counted"];
+    DaemonUncounted Problem "daemon.trim.uncounted", FAILS, ["stale_space_drives_that_ignore_trim_and_policies_that_differ_are_shown", "a_code_of_a_newer_version_is_kept_and_counted", "each_problem_of_a_file_system_has_its_code"];
         "The daemon trimmed a file system, but its device counted no discards meanwhile."
         "`trimwise verify dir:MOUNT` tests whether TRIM arrives."
         "trimmed_bytes of the daemon's status is above 0, and counted_bytes is 0."
-    VerifyIgnored Problem "verify.trim.ignored", VERIFY, ["each_finding_of_a_fleet_has_a_code"];
+    TrimFailed Problem "trim.sent.failed", TRIM, ["each_verdict_of_a_trim_has_its_code", "a_trim_by_the_daemon_has_the_code_of_how_it_ended"];
+        "A TRIM failed, so free space is left untrimmed."
+        "See the error and the kernel's log; `trimwise doctor MOUNT` checks the way to the drive."
+        "FITRIM returned an error, or the device reported failed discards."
+    TrimStops Problem "trim.sent.stops", TRIM, ["each_verdict_of_a_trim_has_its_code"];
+        "TRIM was sent, but a layer below passes none on."
+        "`trimwise doctor MOUNT` names the layer, and what helps."
+        "The doctor looked at the layers after the trim."
+    TrimUnverified Unchecked "trim.sent.unverified", TRIM, ["each_verdict_of_a_trim_has_its_code", "a_trim_by_the_daemon_has_the_code_of_how_it_ended"];
+        "TRIM was sent, but a failure would not have shown."
+        "`trimwise verify dir:MOUNT` reads the disk."
+        "Neither the file system nor a tracepoint reports failed discards here, or they do not reach every drive."
+    TrimOnVirtualDisk Note "trim.sent.on-virtual-disk", TRIM, ["each_verdict_of_a_trim_has_its_code", "a_trim_by_the_daemon_has_the_code_of_how_it_ended"];
+        "A virtual disk accepted the TRIM; its host may ignore it."
+        "Let the host pass discards on, as QEMU does with discard=unmap."
+        "A hypervisor provides a disk below."
+    TrimLeft Problem "trim.asked.left", TRIM, ["a_trim_by_the_daemon_has_the_code_of_how_it_ended"];
+        "The daemon ended a trim before all free space was trimmed."
+        "Ask again: `trimwise trim MOUNT --now --wait`."
+        "It was paused, the file system is gone, or the daemon started over there."
+    VerifyIgnored Problem "verify.trim.ignored", VERIFY, ["each_finding_of_a_fleet_has_a_code", "each_verdict_has_its_code", "each_verdict_on_a_drive_has_its_code"];
         "The drive ignores TRIM."
         "Use another drive, or newer firmware."
         "`trimwise verify` found that TRIM changes nothing."
-    VerifyHarmful Problem "verify.trim.harmful", VERIFY, ["each_finding_of_a_fleet_has_a_code"];
+    VerifyHarmful Problem "verify.trim.harmful", VERIFY, ["each_finding_of_a_fleet_has_a_code", "each_verdict_on_a_drive_has_its_code"];
         "TRIM destroys other data, returns data where zeros were promised, or makes the drive slower."
         "Do not trim this drive."
         "`trimwise verify` read data or measured times that show it; its reasons say which."
-    VerifyUnsupported Problem "verify.trim.unsupported", VERIFY, ["each_finding_of_a_fleet_has_a_code"];
+    VerifyUnsupported Problem "verify.trim.unsupported", VERIFY, ["each_finding_of_a_fleet_has_a_code", "each_verdict_on_a_drive_has_its_code"];
         "The device does not accept TRIM."
         "`trimwise doctor` names the layer that stops it."
         "`trimwise verify` asked the device."
-    VerifyInPart Problem "verify.trim.in-part", VERIFY, ["each_finding_of_a_fleet_has_a_code"];
+    VerifyInPart Problem "verify.trim.in-part", VERIFY, ["each_finding_of_a_fleet_has_a_code", "each_verdict_has_its_code"];
         "TRIM takes effect on only part of its range, or only on some of the drives."
         "Read the reasons; trim in larger pieces, or use another drive."
         "`trimwise verify` still read old data in part of what it had trimmed."
-    VerifyRestoresInPart Problem "verify.trim.restores-in-part", VERIFY, ["each_finding_of_a_fleet_has_a_code"];
+    VerifyRestoresInPart Problem "verify.trim.restores-in-part", VERIFY, ["each_finding_of_a_fleet_has_a_code", "each_verdict_on_a_drive_has_its_code"];
         "TRIM restores only part of the drive's speed."
         "Read the reasons; keep more of the drive free."
         "`trimwise verify` measured the drive clean, worn down and trimmed."
-    VerifyNotSent Problem "verify.trim.not-sent", VERIFY, ["each_finding_of_a_fleet_has_a_code", "a_finding_is_explained_without_a_daemon"];
+    VerifyStops Problem "verify.trim.stops", VERIFY, ["each_verdict_has_its_code"];
+        "A layer below passes no TRIM on to at least one of the drives."
+        "`trimwise doctor MOUNT` names the layer, and what helps."
+        "`trimwise verify` looked at the layers below the file system."
+    VerifyFailed Problem "verify.trim.failed", VERIFY, ["each_verdict_has_its_code", "what_fails_half_way_shows_what_was_measured_and_gives_no_verdict"];
+        "The verification failed, so there is no verdict."
+        "See the error and the kernel's log, and verify again."
+        "FITRIM or an operation on the device failed."
+    VerifyUnproven Unchecked "verify.trim.unproven", VERIFY, ["each_verdict_has_its_code"];
+        "Old data are still there, from a disk that promises nothing about them."
+        "See whether the device counted discards; `trimwise verify dev:PATH` tests an unused drive."
+        "`trimwise verify` read old data after the trim, and the disk promises no zeros."
+    VerifyUndetermined Unchecked "verify.trim.undetermined", VERIFY, ["each_verdict_has_its_code", "each_verdict_on_a_drive_has_its_code"];
+        "Nothing showed whether TRIM works."
+        "Verify again with a larger size, while little else uses the drive."
+        "Too few blocks were left to judge, or noise hides the effect of TRIM."
+    VerifyNotSent Problem "verify.trim.not-sent", VERIFY, ["each_finding_of_a_fleet_has_a_code", "a_finding_is_explained_without_a_daemon", "each_verdict_has_its_code"];
         "The kernel did not send the TRIM that `verify` asked for."
         "`trimwise doctor` names the layer that stops it."
         "The device counted no discards during the trim."
@@ -494,9 +531,9 @@ pub fn is_code(text: &str) -> bool {
 pub fn page() -> String {
     let mut page = "# Findings\n\n\
         <!-- Made by FINDINGS=write cargo test -p trimwise-linux codes; do not edit. -->\n\n\
-        Every finding of `trimwise doctor`, the daemon, `verify` and `fleet` has a code. The code never changes between\n\
-        versions; the sentences may. It appears in the JSON (`code`), in the daemon's metrics (`trimwise_finding`) and in\n\
-        the text. `trimwise explain CODE` prints the entry from this page.\n"
+        What `trimwise doctor`, the daemon, `trim`, `verify` and `fleet` find has a code, which stays the same over versions\n\
+        while sentences may change. It is in the JSON (`code`), in the daemon's metrics (`trimwise_finding`) and in the text, and\n\
+        `trimwise explain CODE` prints what stands here.\n"
         .to_owned();
     let mut area = "";
     for Entry { code, severity, meaning, remedy, found_by, page: more, .. } in CODES {

@@ -17,7 +17,9 @@ use std::os::unix::fs::{FileExt as _, FileTypeExt as _, MetadataExt as _, OpenOp
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
+use trimwise::failure::{Mistake, set};
 use trimwise::units::Bytes;
+use trimwise::words;
 
 use crate::block_device::{BlockDevice, BlockDeviceError, numbers_of};
 use crate::path_error::{PathError, at};
@@ -55,10 +57,7 @@ pub enum ConsentError {
     #[error("{path}: {how}: trimwise does not write to it while it is in use")]
     InUse { path: String, how: String },
     /// The target holds data, and the user did not repeat its name.
-    #[error(
-        "{path}: holds {what}, all of which would be lost; {said}if that is what you want, repeat its path{serial}: \
-         --destroy {path}"
-    )]
+    #[error("{}", holds_data(path, what, said, serial))]
     HoldsData {
         path: String,
         what: String,
@@ -74,6 +73,25 @@ pub enum ConsentError {
     Device(#[from] BlockDeviceError),
     #[error(transparent)]
     Io(#[from] PathError),
+}
+
+fn holds_data(path: &str, what: &str, said: &str, serial: &str) -> Mistake {
+    let lost = format!("{path}: holds {what}, all of which would be lost; {said}");
+    Mistake::that(words![
+        lost,
+        format!("if that is what you want, repeat its path{serial}: "),
+        set("destroy", path)
+    ])
+}
+
+impl ConsentError {
+    /// Returns what is wrong with the request to write there.
+    pub fn mistake(&self) -> Mistake {
+        match self {
+            Self::HoldsData { path, what, said, serial } => holds_data(path, what, said, serial),
+            other => Mistake::that(other.to_string()),
+        }
+    }
 }
 
 impl Consent {

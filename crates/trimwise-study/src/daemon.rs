@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde_json::Value;
-use trimwise::failure::Failure;
-use trimwise_linux::daemon::config::{Config, ConfigError, group_number};
+use trimwise::failure::{Failure, Mistake, Mistakes, argument};
+use trimwise_linux::daemon::config::{Config, ConfigError, ConfigErrors, group_number};
 use trimwise_linux::daemon::control::{Client, ClientError, Request};
 use trimwise_linux::host_root::HostRoot;
 
@@ -14,16 +14,20 @@ use crate::conclusion;
 /// Only a wrong request is a usage error; an unreachable daemon is a failed run.
 pub fn failed(error: ClientError) -> Failure {
     match error {
-        ClientError::BadRequest(_) => Failure::usage(error),
+        ClientError::BadRequest(_) => Mistake::that(error.to_string()).fail(),
         _ => Failure::run(error),
     }
+}
+
+fn of(mount: &Path) -> Mistake {
+    Mistake::of(argument("mount"), mount.display())
 }
 
 /// Returns a mount point as the kernel writes it: absolute, without links or a trailing slash. The path need not exist:
 /// a daemon elsewhere may know it, or it may be from the past.
 pub fn absolute(mount: &Path) -> Result<PathBuf, Failure> {
     let absolute = mount.canonicalize().or_else(|_| std::path::absolute(mount));
-    let absolute = absolute.map_err(|error| Failure::usage(format!("{}: {error}", mount.display())))?;
+    let absolute = absolute.map_err(|error| of(mount).because(error.to_string()).fail())?;
     Ok(absolute.components().collect())
 }
 
@@ -31,8 +35,7 @@ pub fn absolute(mount: &Path) -> Result<PathBuf, Failure> {
 pub fn normal(mount: &Path) -> Result<PathBuf, Failure> {
     let absolute = absolute(mount)?;
     if absolute.to_str().is_none() {
-        let why = "expected a mount point whose name is UTF-8";
-        return Err(Failure::usage(format!("{}: {why}", mount.display())));
+        return Err(of(mount).expected("a mount point whose name is UTF-8").fail());
     }
     Ok(absolute)
 }
@@ -91,10 +94,19 @@ pub fn check_config(file: &Path) -> Checked {
         ));
     }
     let config = result.map_err(|errors| match errors.0.len() {
-        0 | 1 => Failure::usage(errors),
-        many => Failure::usage(format!("{many} things are wrong:\n{errors}")),
+        0 | 1 => Failure::Usage(mistakes(&errors)),
+        many => Mistake::that(format!("{many} things are wrong:")).with(mistakes(&errors)).fail(),
     });
     Checked { trimwise: trimwise::VERSION, file: file.to_owned(), errors, notes, config }
+}
+
+fn mistakes(errors: &ConfigErrors) -> Mistakes {
+    let of = |error: &ConfigError| {
+        let ConfigError { file, line, key, message } = error;
+        let why = if key.is_empty() { message.clone() } else { format!("{key}: {message}") };
+        Mistake::that(why).at(file.display().to_string(), Some(*line).filter(|line| *line > 0))
+    };
+    Mistakes(errors.0.iter().map(of).collect())
 }
 
 /// Not errors: the configuration may be for another host.

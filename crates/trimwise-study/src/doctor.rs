@@ -59,7 +59,7 @@ impl DoctorReport {
 ///
 /// A [`Failure`] if the mount or the host's root does not exist. Problems are in the [answer](DoctorReport::failure).
 pub fn run(request: &DoctorRequest) -> Result<DoctorReport, Failure> {
-    request.mount.as_deref().map_or(Ok(()), expect_mount)?;
+    request.mount.as_deref().map_or(Ok(()), |mount| expect_mount("mount", mount))?;
     let root = request.host_root.clone().map_or_else(HostRoot::default, HostRoot::new);
     // In a container, paths are the host's.
     let only = request.mount.as_deref().map(|mount| match request.host_root {
@@ -68,7 +68,7 @@ pub fn run(request: &DoctorRequest) -> Result<DoctorReport, Failure> {
     });
     let report = doctor::examine(&root, &request.run, only.transpose()?.as_deref());
     let report = report.map_err(|error| match error {
-        DoctorError::NoMount { .. } => Failure::usage(error),
+        DoctorError::NoMount { .. } => Mistake::that(error.to_string()).fail(),
         DoctorError::Mounts(_) => match &request.host_root {
             Some(given) => Mistake::of("host_root", given.display())
                 .because(error.to_string())

@@ -1,7 +1,7 @@
 //! The list of findings, and one of them explained.
 
 use serde::Serialize;
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake};
 use trimwise::spelling::Accepted;
 use trimwise_linux::code::{CODES, Entry, named};
 
@@ -28,7 +28,7 @@ pub fn explain(code: &str) -> Result<Explained, Failure> {
     let entry = named(code).ok_or_else(|| {
         let all = "one of those that `trimwise explain --list` lists; a newer trimwise may know more";
         let accepted = Accepted::instead_of(code, CODES.iter().map(|entry| entry.code), all);
-        Failure::usage(format!("unknown code '{code}'; {accepted}"))
+        Mistake::that(format!("unknown code '{code}'")).expected(accepted).fail()
     })?;
     Ok(Explained { trimwise: trimwise::VERSION, entry })
 }

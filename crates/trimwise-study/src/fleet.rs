@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake, argument};
 use trimwise::units::Bytes;
 use trimwise_linux::code::{Code, named};
 use trimwise_linux::files::read_input;
@@ -157,6 +157,8 @@ struct Verified {
     settings: Settings,
     judgement: Option<Judgement>,
     verdict: Option<String>,
+    /// Not in documents of versions before it.
+    code: Option<String>,
     sentence: Option<String>,
 }
 
@@ -171,6 +173,10 @@ struct Judgement {
     reasons: Vec<String>,
 }
 
+fn of_place(place: impl std::fmt::Display) -> Mistake {
+    Mistake::of(argument("files"), place)
+}
+
 impl Fleet {
     /// Reads files, and the documents in folders.
     ///
@@ -182,10 +188,8 @@ impl Fleet {
         let mut files = BTreeSet::new();
         for place in places {
             let fail = |e: std::io::Error| {
-                Failure::usage(format!(
-                    "{}: {e}; expected a file that `trimwise status --json FILE` wrote, or a folder of them",
-                    place.display()
-                ))
+                let expected = "a file that `trimwise status --json FILE` wrote, or a folder of them";
+                of_place(place.display()).because(e.to_string()).expected(expected).fail()
             };
             if fs::metadata(place).map_err(fail)?.is_dir() {
                 files_below(place, &mut files, &mut fleet.unusable).map_err(fail)?;
@@ -195,7 +199,7 @@ impl Fleet {
         }
         if files.is_empty() && fleet.unusable.is_empty() {
             let places: Vec<String> = places.iter().map(|p| p.display().to_string()).collect();
-            return Err(Failure::usage(format!("{}: no file there is named *.json", places.join(", "))));
+            return Err(of_place(places.join(", ")).because("no file there is named *.json").fail());
         }
         let mut versions = BTreeMap::new();
         let mut told = BTreeMap::new();
@@ -307,8 +311,7 @@ impl Fleet {
         // A finding of a newer version is known by its code alone.
         let newer = |codes: &[String], place: &str| {
             let newer: Vec<&String> = codes.iter().filter(|code| named(code).is_none()).collect();
-            let what = "a finding that this version does not know";
-            newer.into_iter().map(|code| finding(place, code, what.to_owned())).collect::<Vec<_>>()
+            newer.into_iter().map(|code| finding(place, code, NEWER.to_owned())).collect::<Vec<_>>()
         };
         self.trouble.extend(newer(&status.codes, ""));
         for one in status.file_systems {
@@ -373,13 +376,21 @@ impl Fleet {
             Some(Judgement { verdict, reasons }) => (verdict, reasons.into_iter().next()),
             None => (verified.verdict.unwrap_or_default(), verified.sentence),
         };
-        let (code, meaning) = match verdict.as_str() {
-            "ignored" => (Code::VerifyIgnored, "TRIM is ignored"),
-            "harmful" => (Code::VerifyHarmful, "TRIM does harm"),
-            "unsupported" => (Code::VerifyUnsupported, "the device does not accept TRIM"),
-            "in_part" => (Code::VerifyInPart, "TRIM reaches only a part"),
-            "restores_in_part" => (Code::VerifyRestoresInPart, "TRIM restores only a part of the speed"),
-            "not_sent" => (Code::VerifyNotSent, "the kernel did not send the TRIM"),
+        let known = match verdict.as_str() {
+            "ignored" => Some((Code::VerifyIgnored, "TRIM is ignored")),
+            "harmful" => Some((Code::VerifyHarmful, "TRIM does harm")),
+            "unsupported" => Some((Code::VerifyUnsupported, "the device does not accept TRIM")),
+            "in_part" => Some((Code::VerifyInPart, "TRIM reaches only a part")),
+            "restores_in_part" => {
+                Some((Code::VerifyRestoresInPart, "TRIM restores only a part of the speed"))
+            }
+            "not_sent" => Some((Code::VerifyNotSent, "the kernel did not send the TRIM")),
+            "stops" => Some((Code::VerifyStops, "a layer below passes no TRIM on")),
+            _ => None,
+        };
+        let (code, meaning) = match (known, verified.code) {
+            (Some((code, meaning)), _) => (code.to_string(), meaning),
+            (None, Some(newer)) if named(&newer).is_none() => (newer, NEWER),
             _ => return,
         };
         let why = why.map_or(String::new(), |why| format!(": {}", ended(&why)));
@@ -387,7 +398,7 @@ impl Fleet {
             host: host.to_owned(),
             place: verified.settings.target,
             what: format!("{meaning}{why}"),
-            code: Some(code.to_string()),
+            code: Some(code),
             from: "verify",
         });
     }
@@ -411,6 +422,9 @@ impl Fleet {
         self.policies.iter().find(|(_, count)| *count == most).map(|(policy, _)| policy.as_str())
     }
 }
+
+/// What is known of a finding of a newer version.
+const NEWER: &str = "a finding that this version does not know";
 
 /// Puts a sentence on one line, without its full stop.
 fn ended(sentence: &str) -> String {

@@ -4,23 +4,24 @@ use std::io::ErrorKind;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 
-use trimwise::failure::{Failure, Key, Mistake};
+use trimwise::failure::{Failure, Key, Mistake, argument};
 use trimwise::policy::PolicySpec;
 use trimwise::policy::Trimmer;
-use trimwise::profile::Profile;
+use trimwise::profile::{Profile, ProfileError};
 use trimwise::spelling::Accepted;
 use trimwise::units::Bytes;
 use trimwise_linux::files::read_input;
 
 /// Rejects a block device given instead of a mounted file system.
-pub fn expect_mount(path: &Path) -> Result<(), Failure> {
+pub fn expect_mount(key: &'static str, path: &Path) -> Result<(), Failure> {
     let is_device = std::fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device());
     let shown = path.display();
     match is_device {
         false => Ok(()),
-        true => Err(Failure::usage(format!(
-            "{shown}: a block device; expected a mount point of it, which `findmnt {shown}` shows"
-        ))),
+        true => Err(Mistake::of(argument(key), &shown)
+            .because("a block device")
+            .expected(format!("a mount point of it, which `findmnt {shown}` shows"))
+            .fail()),
     }
 }
 
@@ -77,19 +78,20 @@ const WHAT: &str = "a profile (TOML)";
 /// with exactly this name takes precedence over a variant.
 pub fn profile(argument: &str, key: impl Into<Key>) -> Result<Profile, Failure> {
     let names: Vec<&str> = Profile::embedded_names().collect();
+    let refused = |error: ProfileError| error.mistake().fail();
     if let Some(text) = Profile::embedded_text(argument) {
-        return Profile::parse(text, argument).map_err(Failure::usage);
+        return Profile::parse(text, argument).map_err(refused);
     }
     let variant = Profile::split_firmware(argument).filter(|_| !Path::new(argument).exists());
     let Some((name, version)) = variant else {
         let text = read(argument, key, WHAT, &names)?;
-        return Profile::parse(&text, argument).map_err(Failure::usage);
+        return Profile::parse(&text, argument).map_err(refused);
     };
     match Profile::embedded_text(name) {
         Some(text) => Profile::parse_firmware(text, name, version),
         None => Profile::parse_firmware(&read(name, key, WHAT, &names)?, name, version),
     }
-    .map_err(Failure::usage)
+    .map_err(refused)
 }
 
 /// Finds a device by NAME or NAME:SIZE, which cuts it to that capacity. Returns it with the name for tables.
@@ -114,15 +116,20 @@ pub fn device(argument: &str) -> Result<(String, Profile), Failure> {
 
 /// Parses a policy; returns it with the name for tables.
 pub fn policy(argument: &str) -> Result<(String, PolicySpec), Failure> {
-    let policy: PolicySpec = usual_name(argument).parse().map_err(Failure::usage)?;
+    let policy = usual_name(argument).parse::<PolicySpec>().map_err(|e| of_policy(e).fail())?;
     Ok((policy.to_string(), policy))
 }
 
 /// Parses a policy, or one that the daemon or the target follows: `trimwised[:POLICY]`, `dm-trim[:POLICY]`. Returns it
 /// with the name for tables.
 pub fn trimmer(argument: &str) -> Result<(String, Trimmer), Failure> {
-    let trimmer: Trimmer = usual_name(argument).parse().map_err(Failure::usage)?;
+    let trimmer = usual_name(argument).parse::<Trimmer>().map_err(|e| of_policy(e).fail())?;
     Ok((trimmer.to_string(), trimmer))
+}
+
+/// The mistake in the text of a policy, which the error repeats.
+fn of_policy(error: impl std::fmt::Display) -> Mistake {
+    Mistake::on("policies").because(error.to_string())
 }
 
 pub fn usual_name(policy: &str) -> String {

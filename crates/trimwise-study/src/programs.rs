@@ -98,7 +98,8 @@ fn words(text: &str) -> Result<Vec<String>, &'static str> {
 fn absolute(given: &[String]) -> Result<Vec<String>, Failure> {
     let mut command = given.to_vec();
     if let Some(program) = command.first_mut().filter(|program| program.contains('/')) {
-        let path = std::path::absolute(&*program).map_err(|e| Failure::usage(format!("{program}: {e}")))?;
+        let path =
+            std::path::absolute(&*program).map_err(|e| Mistake::that(format!("{program}: {e}")).fail())?;
         *program = path.display().to_string();
     }
     Ok(command)
@@ -108,9 +109,10 @@ fn absolute(given: &[String]) -> Result<Vec<String>, Failure> {
 pub fn in_guest(given: &[String]) -> Result<Vec<String>, Failure> {
     let command = absolute(given)?;
     match command.first() {
-        Some(program) if Path::new(program).starts_with("/tmp") => Err(Failure::usage(format!(
-            "{program}: is below /tmp, but a guest has a /tmp of its own; expected a program elsewhere"
-        ))),
+        Some(program) if Path::new(program).starts_with("/tmp") => {
+            let why = format!("{program}: is below /tmp, but a guest has a /tmp of its own");
+            Err(Mistake::that(why).expected("a program elsewhere").fail())
+        }
         _ => Ok(command),
     }
 }

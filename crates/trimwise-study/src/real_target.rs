@@ -32,7 +32,7 @@ impl RealTarget {
         if !["file:", "dev:"].iter().any(|prefix| text.starts_with(prefix)) {
             return Ok(None);
         }
-        let target: Target = text.parse().map_err(Failure::usage)?;
+        let target = text.parse::<Target>().map_err(|e| Mistake::that(e.to_string()).fail())?;
         if let (Target::Device(_), Some(_)) = (&target, size) {
             let expected = words!["no ", key("size"), " with it"];
             return Err(Mistake::on("size")
@@ -46,7 +46,8 @@ impl RealTarget {
     /// Opens the target for at least `depth` operations in flight. To write to it, the user must have agreed.
     pub fn open(&self, is_written: bool, depth: u32, stop: &Arc<AtomicBool>) -> Result<RawDevice, Failure> {
         let access = if is_written {
-            Access::Write(consent::check(&self.target, self.destroy.as_deref()).map_err(Failure::usage)?)
+            let agreed = consent::check(&self.target, self.destroy.as_deref());
+            Access::Write(agreed.map_err(|error| error.mistake().fail())?)
         } else {
             Access::Read(self.target.clone())
         };
@@ -59,7 +60,8 @@ impl RealTarget {
         };
         RawDevice::open(access, &options).map_err(|error| match error {
             RawDeviceError::NoRing { .. } | RawDeviceError::Changed { .. } => Failure::run(error),
-            _ => Failure::usage(error),
+            RawDeviceError::Consent(error) => error.mistake().fail(),
+            _ => Mistake::that(error.to_string()).fail(),
         })
     }
 }

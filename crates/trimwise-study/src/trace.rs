@@ -205,7 +205,10 @@ mod tests {
         let (good, copy) = (path("good"), path("copy"));
         fs::write(&good, GOOD).unwrap();
         let full = converted(&good, "/dev/full", true);
-        assert!(matches!(&full, Err(Failure::Run(m)) if m.starts_with("/dev/full: ")), "{full:?}");
+        assert!(
+            matches!(&full, Err(Failure::Run(m)) if m.to_string().starts_with("/dev/full: ")),
+            "{full:?}"
+        );
         let status = std::process::Command::new("mkfifo").arg(path("pipe")).status();
         assert!(status.unwrap().success());
         let pipe = path("pipe");

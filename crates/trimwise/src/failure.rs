@@ -22,7 +22,7 @@ pub enum Failure {
     /// The request or a file given is wrong, and nothing was run.
     Usage(Mistakes),
     /// A run, or writing its result, failed.
-    Run(String),
+    Run(Words),
     /// Nothing wrong was found, but not everything could be checked.
     Unchecked(String),
     Interrupted,
@@ -40,6 +40,7 @@ impl Failure {
         match self {
             // Writing to a string cannot fail.
             Self::Usage(mistakes) => drop(mistakes.write(door, &mut said)),
+            Self::Run(why) => drop(why.write(door, &mut said)),
             other => said = other.to_string(),
         }
         said
@@ -56,14 +57,14 @@ impl Failure {
     }
 
     pub fn run(message: impl fmt::Display) -> Self {
-        Self::Run(message.to_string())
+        Self::Run(message.to_string().into())
     }
 
     /// Reports a run that panicked, with the panic's message.
     pub fn defect(panic: &(dyn Any + Send)) -> Self {
         let said = panic.downcast_ref::<String>().map(String::as_str);
         let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it panicked");
-        Self::Run(format!("a defect in the model: {said}"))
+        Self::run(format!("a defect in the model: {said}"))
     }
 }
 
@@ -72,7 +73,8 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Usage(mistakes) => mistakes.fmt(f),
-            Self::Run(message) | Self::Unchecked(message) => f.write_str(message),
+            Self::Run(why) => why.fmt(f),
+            Self::Unchecked(message) => f.write_str(message),
             Self::Interrupted => f.write_str("interrupted"),
         }
     }

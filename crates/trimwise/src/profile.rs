@@ -22,6 +22,7 @@ use serde::Serialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use crate::failure::Mistake;
 use crate::ssd::{Faults, SsdConfig};
 use reader::{Found, Reader, Source, Value, entries};
 
@@ -69,6 +70,13 @@ pub struct ProfileError {
     pub setting: Option<String>,
     /// Setting, value and accepted values.
     pub message: String,
+}
+
+impl ProfileError {
+    /// Returns it as what is wrong with a request that names the file.
+    pub fn mistake(self) -> Mistake {
+        Mistake::that(self.message).at(self.file, Some(self.line))
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -109,7 +109,8 @@ fn each_finding_of_a_fleet_has_a_code() {
     let mut dry_run = status(&[broken, file_system("/dry", "judicious", 3, 0)]);
     dry_run["dry_run"] = true.into();
     write(fleet, "dry.json", &dry_run);
-    for verdict in ["ignored", "harmful", "unsupported", "in_part", "restores_in_part", "not_sent", "arrives"]
+    for verdict in
+        ["ignored", "harmful", "unsupported", "in_part", "restores_in_part", "not_sent", "stops", "arrives"]
     {
         let verified = json!({
             "schema": 1, "trimwise": "0.1.0", "settings": { "target": verdict },
@@ -140,6 +141,7 @@ fn each_finding_of_a_fleet_has_a_code() {
             "drives in_part TRIM reaches only a part: Why verify.trim.in-part",
             "drives not_sent the kernel did not send the TRIM: Why verify.trim.not-sent",
             "drives restores_in_part TRIM restores only a part of the speed: Why verify.trim.restores-in-part",
+            "drives stops a layer below passes no TRIM on: Why verify.trim.stops",
             "drives unsupported the device does not accept TRIM: Why verify.trim.unsupported",
             "laptop /disk TRIM does not reach the drive fleet.trim.stops",
             "laptop /luks It drops TRIM layer.luks.discards-off",
@@ -174,6 +176,11 @@ fn a_code_of_a_newer_version_is_kept_and_counted() {
     let mut newer = status(&[troubled]);
     newer["codes"] = json!(["daemon.config.\u{1b}[31m"]);
     write(fleet, "web1.json", &newer);
+    let verified = json!({
+        "schema": 1, "trimwise": "9.0.0", "settings": { "target": "/dev/sdq" }, "code": "verify.trim.teleported",
+        "judgement": { "verdict": "teleported", "reasons": ["It is elsewhere."] },
+    });
+    write(fleet, "web2.verify.json", &verified);
     let place = fleet.to_str().unwrap();
     let json: Value = serde_json::from_slice(&trimwise(&["fleet", place, "--json", "-"]).stdout).unwrap();
     let counted = |code: &str| {
@@ -183,13 +190,15 @@ fn a_code_of_a_newer_version_is_kept_and_counted() {
     assert_eq!(counted("layer.quantum.no-trim"), (Some(4), Some(2), true));
     assert_eq!(counted("daemon.trim.entangled"), (Some(1), Some(1), true));
     assert_eq!(counted("daemon.trim.uncounted"), (Some(1), Some(1), false));
-    assert_eq!(json["codes"].as_object().unwrap().len(), 4, "{}", json["codes"]);
+    assert_eq!(counted("verify.trim.teleported"), (Some(1), Some(1), true));
+    assert_eq!(json["codes"].as_object().unwrap().len(), 5, "{}", json["codes"]);
     let output = trimwise(&["fleet", place]);
     said(&output, &[]);
     let shown = unfolded(&output);
     for words in [
         "web1 /: It is both (doctor: layer.quantum.no-trim).",
         "web1 /srv: a finding that this version does not know (status: daemon.trim.entangled).",
+        "web2 /dev/sdq: a finding that this version does not know: It is elsewhere (verify: verify.trim.teleported).",
         "layer.quantum.no-trim 4 2 Not known to trimwise",
         "daemon.config.\u{fffd}[31m 1 1",
     ] {

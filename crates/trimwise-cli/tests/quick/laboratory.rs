@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use trimwise_cli::laboratory::{COMMANDS, Identity};
 
-use crate::common::{refused, said, text};
+use crate::common::{refused, text};
 
 /// A comparison that needs a kernel.
 const ON_KERNEL: &str = "compare --target kernel:6.12:ext4 --workload append";
@@ -220,7 +220,7 @@ fn a_sweep_without_parquet_says_how_to_get_it_before_any_run() {
     let line = format!("sweep {grid} --out {out}");
     refused(2, &place.run(&line), &["built without", "--features parquet"]);
     assert!(!place.path().join("out").exists());
-    said(&place.run(&format!("{line} --dry-run")), &["1 cell"]);
+    crate::common::said(&place.run(&format!("{line} --dry-run")), &["1 cell"]);
     let with_it = Place::answering(r#"echo '{"answer":{"Err":{"run":"it was asked"}}}'"#);
     refused(1, &with_it.run(&line), &["it was asked"]);
 }

@@ -1,6 +1,8 @@
 use std::path::PathBuf;
 
 use thiserror::Error;
+use trimwise::failure::{Mistake, key};
+use trimwise::words;
 use trimwise_linux::path_error::PathError;
 
 use super::{NAME_BYTES_MAX, PATIENCE, SOCKET_PATH_BYTES_MAX};
@@ -12,7 +14,7 @@ pub enum RegistryError {
          beginning with a letter or a digit"
     )]
     Name { name: String },
-    #[error("a device named {name} already exists; choose another --name, or detach that device first")]
+    #[error("{}", taken(name))]
     Taken { name: String },
     #[error("{given}: no emulated device here has this name or node{}", known(.there))]
     Unknown { given: String, there: Vec<String> },
@@ -26,6 +28,21 @@ pub enum RegistryError {
     LongPath { path: PathBuf, bytes: usize },
     #[error(transparent)]
     Io(#[from] PathError),
+}
+
+impl RegistryError {
+    /// Returns what is wrong with the request.
+    pub fn mistake(&self) -> Mistake {
+        match self {
+            Self::Taken { name } => taken(name),
+            other => Mistake::that(other.to_string()),
+        }
+    }
+}
+
+fn taken(name: &str) -> Mistake {
+    let there = format!("a device named {name} already exists; choose another ");
+    Mistake::that(words![there, key("name"), ", or detach that device first"])
 }
 
 fn known(there: &[String]) -> String {

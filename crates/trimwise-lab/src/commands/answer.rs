@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake};
 use trimwise_cli::interrupt;
 use trimwise_study::caller::{Caller, OnInterrupt, Progress};
 use trimwise_study::laboratory::{Answer, Ask, Laboratory as _, Line, Said};
@@ -28,7 +28,8 @@ pub fn run() -> Result<(), Failure> {
         }
         Ok(Line::Stop) => Err(Failure::Interrupted),
         Err(error) => {
-            Err(Failure::usage(format!("expected a request from trimwise on standard input: {error}")))
+            let why = format!("standard input: {error}");
+            Err(Mistake::that(why).expected("a request from trimwise").fail())
         }
     };
     say(&Said::Answer(answer));

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
-use trimwise::failure::{Failure, argument};
+use trimwise::failure::{Failure, Mistake, argument};
 use trimwise::policy::PolicySpec;
 use trimwise::profile::Profile;
 use trimwise::workload::apps;
@@ -50,13 +50,19 @@ pub fn run(
 ) -> Result<String, Failure> {
     match &arguments.what {
         What::Man { directory } => {
-            trimwise_study::place::check_directory(argument("directory"), directory)
-                .map_err(|failure| Failure::usage(format!("generate man {failure}")))?;
+            trimwise_study::place::check_directory(argument("directory"), directory).map_err(|failure| {
+                match failure {
+                    Failure::Usage(inside) => {
+                        Mistake::of(argument("command"), "generate man").that_is("").with(inside).fail()
+                    }
+                    other => other,
+                }
+            })?;
             let pages = man_pages(whole, directory)?;
             Ok(format!("{pages} man pages in {}\n", directory.display()))
         }
         What::Completions { shell } => {
-            let shell: Shell = shell.parse().map_err(Failure::usage)?;
+            let shell = shell.parse::<Shell>().map_err(|e| Mistake::that(e).fail())?;
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut for_completion(whole, experiments), "trimwise", &mut script);
             // A script must not be wrapped, so it is printed as it is.

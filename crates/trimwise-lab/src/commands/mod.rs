@@ -13,7 +13,7 @@ mod selftest;
 mod tournament;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake};
 use trimwise_cli::commands::daemon::arguments::{HistoryArguments, StatusArguments};
 use trimwise_cli::commands::report::ReportArguments;
 use trimwise_cli::commands::trim::arguments::TrimArguments;
@@ -111,9 +111,9 @@ pub fn run(command: Command, caller: &dyn Caller) -> Result<String, Failure> {
         Command::Bench(arguments) => bench::run(&arguments, caller),
         Command::Fit(arguments) => fit::run(&arguments, caller),
         Command::Device(arguments) => device::run(&arguments),
-        Command::GuestInit { .. } => {
-            trimwise_uml::guest::run_as_init().map(|()| String::new()).map_err(Failure::usage)
-        }
+        Command::GuestInit { .. } => trimwise_uml::guest::run_as_init()
+            .map(|()| String::new())
+            .map_err(|e| Mistake::that(e.to_string()).fail()),
         Command::Kernel(arguments) => kernel::run(&arguments.command, caller),
         Command::Selftest(arguments) => selftest::run(&arguments, caller),
         Command::Report(arguments) => report::run(&arguments),

@@ -114,7 +114,7 @@ impl Experiment {
                 return Ok(None);
             }
             (On::Kernel, Host::ModelOrKernel(kernel, _)) => {
-                return kernel.parse().map(Some).map_err(Failure::usage);
+                return kernel.parse().map(Some).map_err(|e: String| Mistake::that(e).fail());
             }
             (On::This(target), _) if self.takes_kernel() => return Ok(Some(target.clone())),
             (On::This(target), _) => format!("kernel:{target}"),

@@ -43,7 +43,8 @@ impl RealExt4 {
             let of = Mistake::of("on", format!("kernel:{target}")).because("the experiment is about ext4");
             return Err(of.expected("kernel:VERSION:ext4").fail());
         }
-        let linux = target.kernel.version().parse().map_err(Failure::usage)?;
+        let linux = target.kernel.version().parse::<trimwise::policy::LinuxVersion>();
+        let linux = linux.map_err(|e| Mistake::that(e.to_string()).fail())?;
         Ok(Self {
             image: guests::image(target)?,
             target: target.clone(),

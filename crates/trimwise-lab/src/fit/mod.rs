@@ -32,7 +32,7 @@ pub use probe::{Held, OnStep, Plan, Samples, region};
 use adjust::Adjusting;
 use model::Job;
 use probe::Probe;
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake, argument};
 
 /// The smallest region for a fit: single places must be far apart, and a write must outlast a cache.
 pub const REGION_MIN: Bytes = Bytes::mib(64);
@@ -96,8 +96,8 @@ pub fn check(facts: &DeviceFacts) -> Result<UnitRange, Failure> {
     let region = region(facts.size_units);
     let bytes = Bytes::from_units(region.units);
     if bytes < REGION_MIN {
-        let name = &facts.name;
-        return Err(Failure::usage(format!("{name}: {bytes} to measure on; expected at least {REGION_MIN}")));
+        let of = Mistake::of(argument("target"), &facts.name).because(format!("{bytes} to measure on"));
+        return Err(of.expected(format!("at least {REGION_MIN}")).fail());
     }
     Ok(region)
 }

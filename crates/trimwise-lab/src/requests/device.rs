@@ -148,7 +148,7 @@ fn make(request: &DriveRequest) -> Result<Made, Failure> {
             if let Some(path) = &backing_made {
                 drop(std::fs::remove_file(path));
             }
-            Failure::usage(e)
+            Mistake::that(e.to_string()).fail()
         })?;
     let description = Description {
         name: request.name.clone(),
@@ -225,7 +225,7 @@ fn refused(error: RegistryError) -> Failure {
         RegistryError::Io(_) | RegistryError::Lingers { .. } | RegistryError::InUse { .. } => {
             Failure::run(error)
         }
-        _ => Failure::usage(error),
+        _ => error.mistake().fail(),
     }
 }
 

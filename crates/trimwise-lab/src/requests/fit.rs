@@ -190,15 +190,18 @@ pub fn run(request: &FitRequest, caller: &dyn Caller) -> Result<FitReport, Failu
     })
 }
 
+fn of_target(target: impl std::fmt::Display) -> Mistake {
+    Mistake::of(argument("target"), target)
+}
+
 /// Finds out what the argument names.
 fn target(request: &FitRequest) -> Result<What, Failure> {
     let FitRequest { target, size, destroy, .. } = request;
-    let of = Mistake::of(argument("target"), target);
+    let of = of_target(target);
     if let Some(name) = target.strip_prefix("model:") {
         if name.is_empty() {
-            return Err(Failure::usage(
-                "model: without a name; expected model:NAME, a built-in profile (see `trimwise devices`) or a TOML file",
-            ));
+            let expected = "model:NAME, a built-in profile (see `trimwise devices`) or a TOML file";
+            return Err(of.that_is("without a name").expected(expected).fail());
         }
         let given = [("size", size.is_some()), ("destroy", destroy.is_some())];
         Mistakes::of(given.into_iter().filter(|(_, given)| *given).map(|(field, _)| {
@@ -253,16 +256,17 @@ fn base(request: &FitRequest, what: &What) -> Result<(Profile, &'static str, Opt
     let drives = match what {
         What::Model(_) => Vec::new(),
         What::Real(real) => match &real.target {
-            Target::Device(path) => drives_of_device(&HostRoot::default(), path).map_err(Failure::usage)?,
+            Target::Device(path) => drives_of_device(&HostRoot::default(), path)
+                .map_err(|e| Mistake::that(e.to_string()).fail())?,
             Target::File(path) => {
                 let place = if path.exists() { path.clone() } else { directory_of(path) };
                 let here = Here::of(&HostRoot::default(), Path::new(DEFAULT_RUN), &place);
-                here.map_err(|e| Failure::usage(format!("{}: {e}", path.display())))?.drives
+                here.map_err(|e| of_target(path.display()).because(e.to_string()).fail())?.drives
             }
         },
     };
     let drive = drives.into_iter().next();
-    let of = Mistake::of(argument("target"), &request.target);
+    let of = of_target(&request.target);
     let (name, chosen_by) = match (&request.from, what, &drive) {
         (Some(from), ..) => (from.clone(), "given"),
         (None, What::Model(profile), _) => {
@@ -309,9 +313,11 @@ fn ended(error: &BlockError) -> Failure {
 type Found = (Measured, Plan, Vec<String>);
 
 fn on_model(request: &FitRequest, profile: &Profile, stop: &Arc<AtomicBool>) -> Result<Found, Failure> {
-    let config = fit::sized(&profile.config).map_err(|e| Failure::usage(format!("{}: {e}", profile.name)))?;
+    let config =
+        fit::sized(&profile.config).map_err(|e| of_target(&profile.name).because(e.to_string()).fail())?;
     let sim = Sim::new();
-    let ssd = Ssd::new(&config, request.seed).map_err(Failure::usage)?;
+    let ssd = Ssd::new(&config, request.seed)
+        .map_err(|e| of_target(&profile.name).because(e.to_string()).fail())?;
     let queue = BlockQueue::new(&sim, ssd, QueueConfig::default());
     let device = ModelDevice::new(queue, &request.target).interrupted_by(stop);
     let plan = plan(request, &device)?;
@@ -337,17 +343,15 @@ fn on_real(
         // Find this out before making a file of a GiB there.
         let here = Here::of(&HostRoot::default(), Path::new(DEFAULT_RUN), &directory_of(path));
         if let Some(here) = here.ok().filter(Here::is_in_memory) {
-            return Err(Failure::usage(format!(
-                "{}: on {}, which is in memory; expected a file on a drive",
-                path.display(),
-                here.mount.fs_type
-            )));
+            let why = format!("on {}, which is in memory", here.mount.fs_type);
+            return Err(of_target(path.display()).because(why).expected("a file on a drive").fail());
         }
     }
     let device = if request.read_only {
         let options =
             Options { queue_depth: QUEUE_DEPTH, interrupted: Arc::clone(stop), ..Options::default() };
-        RawDevice::open(Access::Read(real.target.clone()), &options).map_err(Failure::usage)?
+        RawDevice::open(Access::Read(real.target.clone()), &options)
+            .map_err(|e| Mistake::that(e.to_string()).fail())?
     } else {
         real.open(true, QUEUE_DEPTH, stop)?
     };

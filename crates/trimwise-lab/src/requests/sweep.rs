@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use trimwise::compare::result::Target;
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake};
 use trimwise::policy::PolicyId;
 use trimwise::profile::Profile;
 use trimwise_linux::kept::hash;
@@ -37,7 +37,7 @@ impl seam::Kernels for Kernels {
         let Target::Kernel(text) = file_system::target(request, workload, None, &Silent::default())? else {
             return Ok(None);
         };
-        let target: KernelTarget = text.parse().map_err(Failure::usage)?;
+        let target = text.parse::<KernelTarget>().map_err(|e| Mistake::that(e).fail())?;
         let image = guests::image(&target)?;
         Ok(Some(Box::new(OnKernel { target, image, plans: Vec::new() })))
     }

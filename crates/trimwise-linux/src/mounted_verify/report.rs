@@ -5,6 +5,7 @@ use std::fmt;
 use trimwise::units::Bytes;
 
 use crate::block_device::DiscardCounts;
+use crate::code::Code;
 use crate::raw_device::Promise;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,6 +103,20 @@ impl Verdict {
             Self::Unproven => "unproven",
             Self::Failed => "failed",
             Self::Unknown => "unknown",
+        }
+    }
+
+    /// Returns the code of what is wrong or unknown.
+    pub const fn code(self) -> Option<Code> {
+        match self {
+            Self::Arrives | Self::Consistent => None,
+            Self::Stops => Some(Code::VerifyStops),
+            Self::InPart => Some(Code::VerifyInPart),
+            Self::Ignored => Some(Code::VerifyIgnored),
+            Self::NotSent => Some(Code::VerifyNotSent),
+            Self::Unproven => Some(Code::VerifyUnproven),
+            Self::Failed => Some(Code::VerifyFailed),
+            Self::Unknown => Some(Code::VerifyUndetermined),
         }
     }
 }
@@ -229,6 +244,23 @@ mod tests {
             stops: Vec::new(),
             failed: None,
             notes: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn each_verdict_has_its_code() {
+        for (verdict, code) in [
+            (Verdict::Arrives, None),
+            (Verdict::Consistent, None),
+            (Verdict::Stops, Some("verify.trim.stops")),
+            (Verdict::InPart, Some("verify.trim.in-part")),
+            (Verdict::Ignored, Some("verify.trim.ignored")),
+            (Verdict::NotSent, Some("verify.trim.not-sent")),
+            (Verdict::Unproven, Some("verify.trim.unproven")),
+            (Verdict::Failed, Some("verify.trim.failed")),
+            (Verdict::Unknown, Some("verify.trim.undetermined")),
+        ] {
+            assert_eq!(verdict.code().map(Code::as_str), code, "{verdict:?}");
         }
     }
 

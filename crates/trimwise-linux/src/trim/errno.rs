@@ -56,7 +56,7 @@ impl Meaning {
     pub(super) fn words(self, fs_type: &str, device: &str) -> String {
         match self {
             Self::NotPermitted => {
-                format!("needs the capability CAP_SYS_ADMIN; {}, or use --dry-run", advice("run it as root"))
+                format!("needs the capability CAP_SYS_ADMIN; {}", advice("run it as root"))
             }
             Self::NoCall => format!("{fs_type} does not support it here; ext4, XFS, btrfs, f2fs and vfat do"),
             Self::NoDiscard => format!("{device} does not accept discards"),

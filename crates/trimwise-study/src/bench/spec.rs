@@ -7,6 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use thiserror::Error;
+use trimwise::failure::Mistake;
 use trimwise::spelling::Accepted;
 use trimwise::units::{Bytes, UNIT_BYTES};
 
@@ -113,6 +114,14 @@ pub struct TestError {
     pub column: usize,
     pub what: String,
     pub expected: Accepted,
+}
+
+impl TestError {
+    /// Returns what is wrong with the request.
+    pub fn mistake(self) -> Mistake {
+        let Self { given, column, what, expected } = self;
+        Mistake::that(format!("test '{given}', column {column}: {what}")).expected(expected)
+    }
 }
 
 impl Test {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use trimwise::compare::days::DaysFigures;
 use trimwise::compare::result::{Cell, CellId, DeviceFigures, DriveFacts, Target, WorkloadFigures};
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake, argument};
 use trimwise::policy::PolicyId;
 use trimwise::units::{Bytes, SimDuration};
 use trimwise::workload::stage::Done;
@@ -76,7 +76,7 @@ pub fn run(profile: &str, policy: &str, rep: u32) -> Result<String, Failure> {
         also_at: Vec::new(),
     };
     let (request, workload, stand_in) = of_class(profile, mount, today)
-        .ok_or_else(|| Failure::usage(format!("{profile}: no such class")))??;
+        .ok_or_else(|| Mistake::of(argument("profile"), profile).because("no such class").fail())??;
     let request = CompareRequest { policies: vec![policy.to_owned()], ..request };
     let plan = Plan::on(&request, workload, Some(stand_in))?;
     let cell =

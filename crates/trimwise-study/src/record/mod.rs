@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use trimwise::failure::{Failure, Mistakes};
+use trimwise::failure::{Failure, Mistake, Mistakes, set};
 use trimwise::trace::Header;
 use trimwise::units::Bytes;
+use trimwise::words;
 use trimwise_linux::record::{Counts, Ended, Plan, RecordError, Recorder, Target};
 
 use crate::caller::{Caller, OnInterrupt};
@@ -143,7 +144,8 @@ pub fn run(request: &RecordRequest, caller: &dyn Caller) -> Result<RecordReport,
         notes,
         failure: match (written.stopped, ended) {
             (Some(Stopped::Disk(error)), _) => {
-                Some(Failure::run(format!("--out {}: {error}; {what_is_there}", request.out.display())))
+                let why = format!(": {error}; {what_is_there}");
+                Some(Failure::Run(words![set("out", request.out.display()), why]))
             }
             (None, Ended::Stopped) if request.duration.is_some() => Some(Failure::Interrupted),
             _ => None,
@@ -155,7 +157,7 @@ pub fn run(request: &RecordRequest, caller: &dyn Caller) -> Result<RecordReport,
 fn failed(error: RecordError) -> Failure {
     match error {
         RecordError::Mount(_) | RecordError::Device(_) | RecordError::NoDevice { .. } => {
-            Failure::usage(error)
+            Mistake::that(error.to_string()).fail()
         }
         _ => Failure::run(error),
     }

@@ -15,7 +15,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use trimwise::failure::{Failure, Mistake, key};
+use trimwise::failure::{Failure, Mistake, key, set};
 use trimwise::trace::format::{END, Writer};
 use trimwise::trace::{Header, Record};
 use trimwise::units::Bytes;
@@ -83,7 +83,7 @@ impl TraceFile {
                 let why = words![format!("{shown} {why} "), key("force"), " to replace it"];
                 Mistake::of("out", path.display()).because(why).fail()
             }
-            _ => Failure::run(format!("--out {}: {shown}: {error}", path.display())),
+            _ => Failure::Run(words![set("out", path.display()), format!(": {shown}: {error}")]),
         })?;
         let (records, delivered) = sync_channel(DELIVERIES_MAX);
         let bytes = Arc::new(AtomicU64::new(0));
@@ -120,8 +120,8 @@ impl TraceFile {
                 return Ok(written);
             }
             give_name(partial, &self.path, self.force).map_err(|error| {
-                let (path, partial) = (self.path.display(), partial.display());
-                Failure::run(format!("--out {path}: {error}; the trace is in {partial}"))
+                let why = format!(": {error}; the trace is in {}", partial.display());
+                Failure::Run(words![set("out", self.path.display()), why])
             })?;
         }
         Ok(written)

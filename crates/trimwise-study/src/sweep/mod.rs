@@ -308,7 +308,7 @@ pub fn sweep(
     summary.failed_cells = summary.failures.len() as u64;
     summary.is_out = matches!(ended_by, Some(Ended::Out(_)));
     summary.ended_by = ended_by.map(|ended| match ended {
-        Ended::Out(why) => Failure::Run(why),
+        Ended::Out(why) => Failure::run(why),
         Ended::By(failure) => failure,
     });
     // Which cells had begun before one failed depends on the number of parallel cells.
@@ -393,7 +393,7 @@ pub fn repeats(grid: &Grid, folder: &Folder, stop: &Arc<AtomicBool>) -> Result<b
         let silent = Silent::default().progress(1, "cells");
         match run_cell(&grid.place(0), (&silent, 0), stop)? {
             Ran::Done(outcome) => folder.enter(second, &outcome)?,
-            Ran::BrokenOff(why) => return Err(Failure::Run(why).into()),
+            Ran::BrokenOff(why) => return Err(Failure::run(why).into()),
         }
     }
     let text = |cell| match folder.look(cell)? {

@@ -64,7 +64,7 @@ pub fn run(request: &TrimRequest, caller: &dyn Caller) -> Result<TrimReport, Fai
         within("slice", request.slice, &SIZES),
         within("length", request.length, &SIZES),
     ])?;
-    expect_mount(&request.mount)?;
+    expect_mount("mount", &request.mount)?;
     let target = Target::of(&request.mount).map_err(refused)?;
     target.expect_writable().map_err(refused)?;
     let span = target.span(request.offset.unwrap_or_default(), request.length).map_err(refused)?;
@@ -135,12 +135,12 @@ pub fn run(request: &TrimRequest, caller: &dyn Caller) -> Result<TrimReport, Fai
 /// A mount that cannot be trimmed is a usage error.
 pub fn refused(error: TrimError) -> Failure {
     match error {
+        TrimError::BeyondTheEnd { .. } => Mistake::on("offset").because(error.to_string()).fail(),
+        TrimError::LeastExtent { .. } => Mistake::on("min_extent").because(error.to_string()).fail(),
         TrimError::Mount(_)
         | TrimError::Device(BlockDeviceError::None { .. })
         | TrimError::NotAMountPoint { .. }
-        | TrimError::NoDiscard { .. }
-        | TrimError::BeyondTheEnd { .. }
-        | TrimError::LeastExtent { .. } => Failure::usage(error),
+        | TrimError::NoDiscard { .. } => Mistake::that(error.to_string()).fail(),
         _ => Failure::run(error),
     }
 }
@@ -148,7 +148,10 @@ pub fn refused(error: TrimError) -> Failure {
 /// A failed trim is a failed run, unless trimming cannot work there.
 fn failed(error: TrimError) -> Failure {
     match error {
-        _ if error.means() == Some(Meaning::NoCall) => Failure::usage(error),
+        _ if error.means() == Some(Meaning::NoCall) => Mistake::that(error.to_string()).fail(),
+        _ if error.means() == Some(Meaning::NotPermitted) => {
+            Failure::Run(words![error.to_string(), "; or use ", key("dry_run")])
+        }
         _ => Failure::run(error),
     }
 }

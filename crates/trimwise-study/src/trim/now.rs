@@ -9,6 +9,7 @@ use serde_json::Value;
 use trimwise::failure::{Failure, Mistake, key};
 use trimwise::units::{Bytes, SimDuration};
 use trimwise::words;
+use trimwise_linux::code::Code;
 use trimwise_linux::daemon::control::{Client, Request};
 use trimwise_linux::trim::Target;
 
@@ -34,11 +35,26 @@ pub enum Outcome {
     Interrupted,
 }
 
+impl Outcome {
+    /// Returns the code of what is wrong or unknown after a trim that ended so.
+    fn code(self, is_unverified: bool, is_virtual: bool) -> Option<Code> {
+        match self {
+            Self::Failed => Some(Code::TrimFailed),
+            Self::Paused | Self::Gone | Self::BegunAnew => Some(Code::TrimLeft),
+            Self::Done if is_unverified => Some(Code::TrimUnverified),
+            Self::Done if is_virtual => Some(Code::TrimOnVirtualDisk),
+            Self::Done | Self::Interrupted => None,
+        }
+    }
+}
+
 #[derive(Debug, Serialize)]
 pub struct Waited {
     pub trimwise: &'static str,
     pub mount_point: String,
     pub outcome: Outcome,
+    /// Code of what is wrong or unknown.
+    pub code: Option<Code>,
     /// The reason, unless the trim is done.
     pub why: Option<String>,
     pub took_ns: SimDuration,
@@ -76,7 +92,7 @@ pub fn start(mount: &Path, run: &Path) -> Result<(Value, String), Failure> {
 }
 
 fn request(mount: &Path) -> Result<(Request, String), Failure> {
-    expect_mount(mount)?;
+    expect_mount("mount", mount)?;
     let mount = normal(mount)?;
     let shown = mount.display().to_string();
     Ok((Request::Trim { mount }, shown))
@@ -123,15 +139,18 @@ pub fn wait(mount: &Path, run: &Path, caller: &dyn Caller) -> Result<Waited, Fai
     };
     progress.finish();
     let (outcome, why) = ended?;
+    let unverified_bytes = grown(&last, &before, "unverified_bytes");
+    let on_virtual_disk = Target::of(mount).is_ok_and(|target| target.is_virtual);
     Ok(Waited {
         trimwise: trimwise::VERSION,
         mount_point,
         outcome,
+        code: outcome.code(unverified_bytes > 0, on_virtual_disk),
         why,
         took_ns: SimDuration::from_nanos(u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX)),
         trimmed_bytes: grown(&last, &before, "trimmed_bytes"),
-        unverified_bytes: grown(&last, &before, "unverified_bytes"),
-        on_virtual_disk: Target::of(mount).is_ok_and(|target| target.is_virtual),
+        unverified_bytes,
+        on_virtual_disk,
         slices: grown(&last, &before, "slices"),
         slices_failed: grown(&last, &before, "slices_failed"),
         waiting_bytes: number(&last["waiting_bytes"]),
@@ -189,6 +208,24 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_trim_by_the_daemon_has_the_code_of_how_it_ended() {
+        use Outcome::{BegunAnew, Done, Failed, Gone, Interrupted, Paused};
+        for (outcome, is_unverified, is_virtual, code) in [
+            (Done, false, false, None),
+            (Done, true, true, Some("trim.sent.unverified")),
+            (Done, false, true, Some("trim.sent.on-virtual-disk")),
+            (Failed, true, true, Some("trim.sent.failed")),
+            (Paused, true, true, Some("trim.asked.left")),
+            (Gone, false, false, Some("trim.asked.left")),
+            (BegunAnew, false, false, Some("trim.asked.left")),
+            (Interrupted, true, true, None),
+        ] {
+            let found = outcome.code(is_unverified, is_virtual).map(Code::as_str);
+            assert_eq!(found, code, "{outcome:?}");
+        }
+    }
 
     #[test]
     fn waiting_ends_when_the_request_is_over_or_cannot_be_carried_out_now() {

@@ -2,6 +2,7 @@ use serde::Serialize;
 use trimwise::failure::Failure;
 use trimwise::units::Bytes;
 use trimwise_linux::block_device::{BlockDevice, DiscardCounts};
+use trimwise_linux::code::Code;
 use trimwise_linux::free_space::Estimate;
 use trimwise_linux::layout::Kind;
 use trimwise_linux::privilege::advice;
@@ -97,6 +98,8 @@ pub struct TrimDone {
     /// `taken`; `accepted` (by a virtual disk, whose host may ignore it); `unverified` (failed discards would not have
     /// shown, or do not reach every drive); or `failed`.
     pub verdict: &'static str,
+    /// Code of what is wrong or unknown.
+    pub code: Option<Code>,
     /// Bytes that the device verifiably took, or a virtual disk accepted; `None` if unverified.
     pub taken_bytes: Option<Bytes>,
     pub duration_ns: u64,
@@ -169,19 +172,16 @@ impl TrimDone {
             Ended::Stopped => ("interrupted", None),
             Ended::Failed(error) => ("failed", Some(error.to_string())),
         };
+        let has_failed = matches!(outcome.ended, Ended::Failed(_));
+        let (verdict, code) = judged(has_failed, stops.is_some(), outcome.is_unverified, target.is_virtual);
         Self {
             slices_done: outcome.slices_done,
             slices,
             fitrim_answered_bytes: outcome.answered,
             fitrim_answer_means: trim::answer_means(target.kind),
             device_counted: outcome.counted.map(Counted::from),
-            verdict: match (&outcome.ended, outcome.is_unverified) {
-                (Ended::Failed(_), _) => "failed",
-                _ if stops.is_some() => "failed",
-                (_, true) => "unverified",
-                (_, false) if target.is_virtual => "accepted",
-                (_, false) => "taken",
-            },
+            verdict,
+            code,
             taken_bytes: match stops {
                 Some(_) => Some(Bytes(0)),
                 None => Some(outcome.taken).filter(|_| !outcome.is_unverified),
@@ -190,6 +190,22 @@ impl TrimDone {
             ended,
             failure,
         }
+    }
+}
+
+/// Returns the verdict on a trim, and its code.
+fn judged(
+    has_failed: bool,
+    stops: bool,
+    is_unverified: bool,
+    is_virtual: bool,
+) -> (&'static str, Option<Code>) {
+    match () {
+        () if has_failed => ("failed", Some(Code::TrimFailed)),
+        () if stops => ("failed", Some(Code::TrimStops)),
+        () if is_unverified => ("unverified", Some(Code::TrimUnverified)),
+        () if is_virtual => ("accepted", Some(Code::TrimOnVirtualDisk)),
+        () => ("taken", None),
     }
 }
 
@@ -297,4 +313,23 @@ pub fn notes(
         note("This kernel does not count discards (Linux 4.18 and later do).".to_string());
     }
     notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_verdict_of_a_trim_has_its_code() {
+        for (has_failed, stops, is_unverified, is_virtual, verdict, code) in [
+            (false, false, false, false, "taken", None),
+            (false, false, false, true, "accepted", Some("trim.sent.on-virtual-disk")),
+            (false, false, true, true, "unverified", Some("trim.sent.unverified")),
+            (false, true, true, true, "failed", Some("trim.sent.stops")),
+            (true, true, true, true, "failed", Some("trim.sent.failed")),
+        ] {
+            let (said, found) = judged(has_failed, stops, is_unverified, is_virtual);
+            assert_eq!((said, found.map(Code::as_str)), (verdict, code));
+        }
+    }
 }

@@ -5,9 +5,10 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use serde::Serialize;
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake, argument};
 use trimwise::units::Bytes;
 use trimwise_linux::block_device::BlockDeviceError;
+use trimwise_linux::code::Code;
 use trimwise_linux::mounted_verify::{self, Counts, FILE_BYTES, Report, Verdict, VerifyError};
 use trimwise_linux::path_error::PathError;
 use trimwise_linux::privilege::advice;
@@ -26,6 +27,8 @@ pub struct DirectoryReport {
     pub partial: bool,
     pub failed: Option<String>,
     pub verdict: &'static str,
+    /// Code of what is wrong or unknown.
+    pub code: Option<Code>,
     pub sentence: String,
     pub mount_point: String,
     pub file_system: String,
@@ -105,9 +108,10 @@ pub(super) fn run(request: &VerifyRequest, caller: &dyn Caller) -> Result<Direct
     )?;
     let path = request.target.trim_start_matches("dir:");
     if path.is_empty() {
-        return Err(Failure::usage("dir:: expected dir:PATH, a directory of a mounted file system"));
+        let expected = "dir:PATH, a directory of a mounted file system";
+        return Err(Mistake::of(argument("target"), "dir:").expected(expected).fail());
     }
-    expect_mount(Path::new(path))?;
+    expect_mount("target", Path::new(path))?;
     let bytes = request.size.unwrap_or(FILE_BYTES);
     let stop = caller.stop(OnInterrupt::Stop)?;
     let progress = caller.progress(1, "files");
@@ -122,7 +126,8 @@ fn failure_of(error: VerifyError) -> Failure {
     match error {
         VerifyError::Io(PathError { ref source, .. }) if source.kind() == ErrorKind::PermissionDenied => {
             let advice = advice("only root may do that");
-            Failure::usage(format!("{error}; this test reads the disk below the file system: {advice}"))
+            let why = format!("{error}; this test reads the disk below the file system: {advice}");
+            Mistake::that(why).fail()
         }
         VerifyError::Interrupted => Failure::Interrupted,
         VerifyError::Trim(error) => trim::refused(error),
@@ -131,7 +136,7 @@ fn failure_of(error: VerifyError) -> Failure {
         | VerifyError::Logical { .. }
         | VerifyError::Encrypted { .. }
         | VerifyError::TooFull { .. }
-        | VerifyError::Occupied { .. } => Failure::usage(error),
+        | VerifyError::Occupied { .. } => Mistake::that(error.to_string()).fail(),
         _ => Failure::run(error),
     }
 }
@@ -166,6 +171,7 @@ impl DirectoryReport {
             partial: found.failed.is_some(),
             failed: found.failed.clone(),
             verdict: found.verdict().name(),
+            code: found.verdict().code().filter(|_| !is_stopped),
             sentence: found.verdict().to_string(),
             mount_point: found.mount_point.clone(),
             file_system: found.fs_type.clone(),

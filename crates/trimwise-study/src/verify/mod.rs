@@ -21,6 +21,7 @@ use trimwise::ssd::{Drive, Faults, SsdConfig};
 use trimwise::units::{Bytes, SimDuration};
 use trimwise::words;
 use trimwise_linux::block_on;
+use trimwise_linux::code::Code;
 use trimwise_linux::raw_device::Target;
 
 use crate::caller::{Caller, OnInterrupt};
@@ -90,6 +91,8 @@ pub struct VerifyReport {
     pub settings: VerifySettings,
     /// Whether the verification ended early, because the device failed or the user stopped it.
     pub partial: bool,
+    /// Code of what is wrong or unknown.
+    pub code: Option<Code>,
     pub notes: Vec<String>,
     #[serde(flatten)]
     pub found: Verification,
@@ -212,7 +215,7 @@ impl Modelled {
         // Only a drive that remembers its contents can show that it lost some.
         let config = SsdConfig { track_tags: true, ..config };
         let drive = Drive::new(&config, faults, settings.seed)
-            .map_err(|error| Failure::usage(format!("{name}: {error}")))?;
+            .map_err(|error| Mistake::of(argument("target"), &name).because(error.to_string()).fail())?;
         let queue = BlockQueue::new(&sim, drive, QueueConfig::default());
         let device = ModelDevice::new(queue, &name).interrupted_by(stop);
         let (settings, torture) = (*settings, *torture);
@@ -220,7 +223,7 @@ impl Modelled {
             let hooks = Hooks { on_progress: &|_, thousandths| on_progress(thousandths), stats: None };
             verify(&device, &settings, &torture, hooks).await
         });
-        let found = ended.map_err(Failure::run)?.map_err(Failure::usage)?;
+        let found = ended.map_err(Failure::run)?.map_err(|error| Mistake::that(error.to_string()).fail())?;
         Ok((found, notes))
     }
 }
@@ -236,7 +239,7 @@ fn on_real(
     let device = real.open(true, 0, stop)?;
     let hooks = Hooks { on_progress: &|_, thousandths| on_progress(thousandths), stats: None };
     let ended = block_on(verify(&device, settings, torture, hooks));
-    let found = ended.map_err(Failure::run)?.map_err(Failure::usage)?;
+    let found = ended.map_err(Failure::run)?.map_err(|error| Mistake::that(error.to_string()).fail())?;
     let mut notes = device.notes().to_vec();
     notes.push(device.promise().to_string());
     if let Target::File(_) = &real.target {
@@ -299,6 +302,10 @@ impl VerifyRequest {
                 command: command.into_text(),
             },
             partial: found.broken.is_some(),
+            code: match (&found.broken, &found.judgement) {
+                (Some(broken), _) => Some(Code::VerifyFailed).filter(|_| !broken.interrupted),
+                (None, judgement) => judgement.as_ref().and_then(|judgement| judgement.verdict.code()),
+            },
             notes,
             found,
         }

@@ -22,6 +22,7 @@ fn a_sound_drive_is_no_failure_and_its_json_has_units_in_its_keys() {
     assert_eq!((&json["partial"], &json["broken"]), (&false.into(), &Value::Null));
     assert_eq!(json["device"]["size_bytes"], MIB_256);
     assert_eq!(json["judgement"]["verdict"], "restores_fully");
+    assert_eq!(json["code"], Value::Null);
     assert_eq!((&json["content"], &json["seed"]), (&"compressible".into(), &2.into()));
     assert!(json["evidence"]["speeds"]["trimmed_again"]["read_mb_per_s"].as_f64().unwrap() > 0.0);
 }
@@ -31,6 +32,7 @@ fn a_fault_of_the_firmware_or_a_planted_one_is_a_failed_run_that_names_it() {
     let (failure, json) = found(json!({"target": "sata-small", "size": MIB_256, "fault": "ignores-trim"}));
     assert_eq!(failure, Some(Failure::run("sata-small: TRIM is ignored")));
     assert_eq!(json["judgement"]["faults"], json!(["ignores_trim"]));
+    assert_eq!(json["code"], "verify.trim.ignored");
     assert_eq!(json["settings"]["fault"], "ignores-trim");
     let (failure, json) = found(json!({"target": "sandforce-240gb@5.0.2", "size": MIB_256}));
     assert_eq!(failure, Some(Failure::run("sandforce-240gb@5.0.2: TRIM reaches only a part of its range")));

@@ -49,7 +49,7 @@ pub enum JobError {
     Machine(#[from] MachineError),
     #[error("a disk of the guest failed on this host: {what}")]
     Disk { what: String },
-    #[error("--boot: this kernel does not know '{words}'; nothing was run")]
+    #[error("this kernel does not know '{words}'; nothing was run")]
     UnknownWords { words: String },
     #[error("in the guest, {step}: {what}{}{console}", if .console.is_empty() { "" } else { "; its last lines:\n" })]
     Step {

@@ -1,7 +1,7 @@
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use trimwise::live::{LiveHost, Status};
+use trimwise::live::{LiveHost, Status, Totals};
 use trimwise::units::Bytes;
 
 use super::Service;
@@ -52,6 +52,35 @@ struct Whole<'a> {
     codes: Vec<Code>,
     file_systems: Vec<FileSystem<'a>>,
     skipped: &'a [Skipped],
+}
+
+impl Whole<'_> {
+    fn problems(&self) -> Vec<Code> {
+        only([
+            (self.config_problem.is_some(), Code::DaemonConfig),
+            (self.state_problem.is_some(), Code::DaemonState),
+            (self.history_problem.is_some(), Code::DaemonHistory),
+            (self.mounts_problem.is_some(), Code::DaemonMounts),
+            (self.limits_problem.is_some(), Code::DaemonLimits),
+            (self.metrics_problem.is_some(), Code::DaemonMetrics),
+        ])
+    }
+}
+
+/// Returns the codes of what is wrong with a file system. `live`: whether trimming it is in trouble, and what was
+/// trimmed.
+fn problems_of(problem: Option<&str>, live: Option<(bool, Totals)>, is_dry: bool) -> Vec<Code> {
+    let (is_trouble, totals) = live.unwrap_or_default();
+    let is_uncounted = totals.trimmed_bytes > 0 && totals.counted_bytes == 0;
+    only([
+        (problem.is_some(), Code::DaemonMount),
+        (is_trouble, Code::DaemonTrouble),
+        (is_uncounted && !is_dry, Code::DaemonUncounted),
+    ])
+}
+
+fn only<const N: usize>(all: [(bool, Code); N]) -> Vec<Code> {
+    all.into_iter().filter_map(|(is_found, code)| is_found.then_some(code)).collect()
 }
 
 #[derive(Debug, Serialize)]
@@ -161,7 +190,7 @@ impl Service {
             option: one.candidate.mount.discard(),
             codes: self.codes_of(one),
         });
-        Whole {
+        let mut whole = Whole {
             trimwise: trimwise::VERSION,
             process: std::process::id(),
             uptime_ns: self.now().as_nanos(),
@@ -175,34 +204,17 @@ impl Service {
             metrics_problem: self.metrics_problem(),
             tracepoints_problem: self.watching.problem.as_deref(),
             log_lines_dropped: speak::dropped(),
-            codes: self.codes(),
+            codes: Vec::new(),
             file_systems: file_systems.collect(),
             skipped: &self.skipped,
-        }
-    }
-
-    fn codes(&self) -> Vec<Code> {
-        let found = [
-            (self.config_problem.is_some(), Code::DaemonConfig),
-            (self.state_problem().is_some(), Code::DaemonState),
-            (self.history.problem().is_some(), Code::DaemonHistory),
-            (self.looking.problem.is_some(), Code::DaemonMounts),
-            (self.limits_problem().is_some(), Code::DaemonLimits),
-            (self.metrics_problem().is_some(), Code::DaemonMetrics),
-        ];
-        found.into_iter().filter_map(|(is_found, code)| is_found.then_some(code)).collect()
+        };
+        whole.codes = whole.problems();
+        whole
     }
 
     fn codes_of(&self, one: &Managed) -> Vec<Code> {
-        let status = one.seen().map(LiveHost::status);
-        let is = |check: fn(&Status) -> bool| status.as_ref().is_some_and(check);
-        let is_uncounted = is(|status| status.totals.trimmed_bytes > 0 && status.totals.counted_bytes == 0);
-        let found = [
-            (one.problem.is_some(), Code::DaemonMount),
-            (is(|status| status.reason.is_trouble()), Code::DaemonTrouble),
-            (is_uncounted && !self.options.dry_run, Code::DaemonUncounted),
-        ];
-        found.into_iter().filter_map(|(is_found, code)| is_found.then_some(code)).collect()
+        let live = one.seen().map(LiveHost::status).map(|status| (status.trouble, status.totals));
+        problems_of(one.problem.as_deref(), live, self.options.dry_run)
     }
 
     fn metrics_problem(&self) -> Option<String> {
@@ -280,7 +292,7 @@ impl Service {
             uptime_s: self.started.elapsed().as_secs(),
             is_state_broken: self.state_problem().is_some(),
             log_lines_dropped: speak::dropped(),
-            codes: self.codes(),
+            codes: self.whole().codes,
         };
         let seen = self.managed.values().map(|one| Seen {
             mount: &one.candidate.mount.mount_point,
@@ -293,5 +305,79 @@ impl Service {
             codes: self.codes_of(one),
         });
         metrics::render(&whole, seen)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sound() -> Whole<'static> {
+        Whole {
+            trimwise: trimwise::VERSION,
+            process: 1,
+            uptime_ns: 0,
+            dry_run: false,
+            config: Path::new("/etc/trimwise/trimwised.toml"),
+            config_problem: None,
+            state_problem: None,
+            history_problem: None,
+            mounts_problem: None,
+            limits_problem: None,
+            metrics_problem: None,
+            tracepoints_problem: None,
+            log_lines_dropped: 0,
+            codes: Vec::new(),
+            file_systems: Vec::new(),
+            skipped: &[],
+        }
+    }
+
+    #[test]
+    fn each_problem_of_the_daemon_has_its_code() {
+        let why = || Some("why".to_owned());
+        for (whole, codes) in [
+            (sound(), &[][..]),
+            (Whole { tracepoints_problem: Some("why"), ..sound() }, &[]),
+            (Whole { config_problem: Some("why"), ..sound() }, &["daemon.config.broken"]),
+            (Whole { state_problem: why(), ..sound() }, &["daemon.state.broken"]),
+            (Whole { history_problem: why(), ..sound() }, &["daemon.history.broken"]),
+            (Whole { mounts_problem: Some("why"), ..sound() }, &["daemon.mounts.unreadable"]),
+            (Whole { limits_problem: why(), ..sound() }, &["daemon.limits.too-low"]),
+            (Whole { metrics_problem: why(), ..sound() }, &["daemon.metrics.broken"]),
+            (
+                Whole { metrics_problem: why(), config_problem: Some("why"), ..sound() },
+                &["daemon.config.broken", "daemon.metrics.broken"],
+            ),
+        ] {
+            let found: Vec<&str> = whole.problems().into_iter().map(Code::as_str).collect();
+            assert_eq!(found, codes, "{whole:?}");
+        }
+    }
+
+    #[test]
+    fn each_problem_of_a_file_system_has_its_code() {
+        let live = |is_trouble, trimmed, counted| {
+            let (trimmed_bytes, counted_bytes) = (Bytes(trimmed), Bytes(counted));
+            Some((is_trouble, Totals { trimmed_bytes, counted_bytes, ..Totals::default() }))
+        };
+        for (problem, live, is_dry, codes) in [
+            (None, None, false, &[][..]),
+            (None, live(false, 0, 0), false, &[]),
+            (None, live(false, 4096, 1), false, &[]),
+            (None, live(false, 4096, 0), true, &[]),
+            (None, live(false, 4096, 0), false, &["daemon.trim.uncounted"]),
+            (None, live(true, 0, 0), true, &["daemon.trim.trouble"]),
+            (Some("gone"), None, false, &["daemon.mount.problem"]),
+            (
+                Some("gone"),
+                live(true, 4096, 0),
+                false,
+                &["daemon.mount.problem", "daemon.trim.trouble", "daemon.trim.uncounted"],
+            ),
+        ] {
+            let found: Vec<&str> = problems_of(problem, live, is_dry).into_iter().map(Code::as_str).collect();
+            assert_eq!(found, codes, "{problem:?} {live:?} {is_dry}");
+        }
     }
 }

@@ -6,7 +6,7 @@ use trimwise::compare::figure::View;
 use trimwise::compare::result::Target;
 use trimwise::compare::statistics::compare;
 use trimwise::compare::summary::{DeviceSummary, Summary};
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake};
 use trimwise::policy::PolicyId;
 use trimwise::units::Bytes;
 use trimwise::workload::latency::Operation;
@@ -198,21 +198,20 @@ pub fn mark(comparison: &Comparison) -> String {
 /// Renders two comparisons side by side. Fails if they have nothing in common. File names are for messages and titles.
 pub fn pair(runs: [(&str, &Comparison); 2]) -> Result<String, Failure> {
     let [(file_a, a), (file_b, b)] = runs;
-    let refused = |what: String| Failure::usage(format!("{file_a} and {file_b}: {what}"));
+    let refused = |why: &str, expected: &str| {
+        Mistake::that(format!("{file_a} and {file_b}: {why}")).expected(expected).fail()
+    };
     let summaries = [Summary::of(&a.cells), Summary::of(&b.cells)];
     let measures = [&summaries[0], &summaries[1]].map(|summary| summary.measure);
     if measures[0] != measures[1] {
-        return Err(refused(format!(
-            "the first is judged by {}, the second by {}; expected two runs judged by the same measure",
-            measures[0], measures[1]
-        )));
+        let why = format!("the first is judged by {}, the second by {}", measures[0], measures[1]);
+        return Err(refused(&why, "two runs judged by the same measure"));
     }
     let pairs = in_both(&summaries);
     if pairs.is_empty() {
         return Err(refused(
-            "have no device and policy in common; expected runs of the same device, or of one device each, under at \
-             least one policy that is in both"
-                .to_owned(),
+            "have no device and policy in common",
+            "runs of the same device, or of one device each, under at least one policy that is in both",
         ));
     }
     let mut styles = Styles::default();

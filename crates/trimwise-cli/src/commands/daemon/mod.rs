@@ -8,7 +8,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::Value;
-use trimwise::failure::{Failure, Mistake};
+use trimwise::failure::{Failure, Mistake, argument, key};
+use trimwise::words;
 use trimwise_linux::code::is_code;
 use trimwise_linux::daemon::control::{Client, Request};
 use trimwise_study::daemon::{self, failed, normal};
@@ -102,7 +103,9 @@ pub fn history(arguments: &HistoryArguments) -> Result<String, Failure> {
 pub fn pause(arguments: &PauseArguments, paused: bool) -> Result<String, Failure> {
     let mount = arguments.mount.as_deref().map(normal).transpose()?;
     if paused && mount.is_none() && !arguments.all {
-        return Err(Failure::usage("pause needs a MOUNT, or `--all` to pause all file systems"));
+        let why =
+            words!["pause needs a ", argument("mount"), ", or ", key("all"), " to pause all file systems"];
+        return Err(Mistake::that(why).fail());
     }
     let all = arguments.all;
     let request = if paused { Request::Pause { mount, all } } else { Request::Resume { mount } };

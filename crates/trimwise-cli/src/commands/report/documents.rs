@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake};
 use trimwise_linux::files::read_input;
 
 use crate::output::SCHEMA;
@@ -62,21 +62,24 @@ pub trait OfLaboratory: Any {
 /// Reads a document of the laboratory, given its kind, its text, and its file for messages.
 pub type ReadOfLaboratory = dyn Fn(Kind, &str, &str) -> Result<Box<dyn OfLaboratory>, Failure>;
 
-const EXPECTED: &str =
-    "expected what compare, advise, reproduce, bench, sweep or tournament wrote with --json";
+const EXPECTED: &str = "what compare, advise, reproduce, bench, sweep or tournament wrote with --json";
+
+fn refused(file: &str, why: &str) -> Failure {
+    Mistake::that(why).expected(EXPECTED).at(file, None).fail()
+}
 
 impl Document {
     pub fn read(path: &Path, of_laboratory: &ReadOfLaboratory) -> Result<Self, Failure> {
         let file = path.display().to_string();
-        let bytes = read_input(path, BYTES_MAX).map_err(|e| Failure::usage(format!("{file}: {e}")))?;
-        let text = String::from_utf8(bytes)
-            .map_err(|_| Failure::usage(format!("{file}: is not UTF-8 text; {EXPECTED}")))?;
+        let bytes = read_input(path, BYTES_MAX);
+        let bytes = bytes.map_err(|e| Mistake::that(e.to_string()).at(&*file, None).fail())?;
+        let text = String::from_utf8(bytes).map_err(|_| refused(&file, "is not UTF-8 text"))?;
         Self::parse(&text, &file, of_laboratory)
     }
 
     /// Parses a document. `file` is for messages.
     pub fn parse(text: &str, file: &str, of_laboratory: &ReadOfLaboratory) -> Result<Self, Failure> {
-        let refused = |what: String| Failure::usage(format!("{file}: {what}; {EXPECTED}"));
+        let refused = |what: String| refused(file, &what);
         // Some editors start a file with a byte order mark.
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let value: Value = serde_json::from_str(text).map_err(|e| refused(format!("is not JSON: {e}")))?;
@@ -92,10 +95,8 @@ impl Document {
         match first.get("schema") {
             Some(number) if *number == SCHEMA => {}
             Some(number) => {
-                return Err(Failure::usage(format!(
-                    "{file}: schema: {number}, which trimwise {} does not read; expected {SCHEMA}",
-                    trimwise::VERSION
-                )));
+                let why = format!("schema: {number}, which trimwise {} does not read", trimwise::VERSION);
+                return Err(Mistake::that(why).expected(SCHEMA.to_string()).at(file, None).fail());
             }
             None => return Err(refused("has no key `schema`".to_owned())),
         }
@@ -142,5 +143,5 @@ impl Document {
 
 /// Parses a document of a known type; the error names line and column.
 pub fn typed<T: DeserializeOwned>(text: &str, file: &str) -> Result<T, Failure> {
-    serde_json::from_str(text).map_err(|e| Failure::usage(format!("{file}: {e}; {EXPECTED}")))
+    serde_json::from_str(text).map_err(|e| refused(file, &e.to_string()))
 }

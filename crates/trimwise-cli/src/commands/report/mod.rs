@@ -7,7 +7,7 @@ mod tests;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use trimwise::failure::{Failure, Mistake};
+use trimwise::failure::{Failure, Mistake, argument};
 
 use crate::arguments::OutputArguments;
 use crate::commands::{advise, compare, sweep};
@@ -86,19 +86,16 @@ pub fn html(read: &[(String, Document)]) -> Result<String, Failure> {
             }
             _ => Err(unlike([(a, one.command()), (b, other.command())])),
         },
-        _ => Err(Failure::usage("report: expected one or two documents")),
+        _ => Err(Mistake::on(argument("documents")).expected("one or two").fail()),
     }
 }
 
 /// Returns the error for two documents that cannot be shown side by side.
 fn unlike([(a, one), (b, other)]: [(&str, &str); 2]) -> Failure {
     if one == other {
-        return Failure::usage(format!(
-            "{a} and {b} are both from `{one}`; expected one of them, or two documents of compare, reproduce, bench or \
-             sweep"
-        ));
+        let expected = "one of them, or two documents of compare, reproduce, bench or sweep";
+        return Mistake::that(format!("{a} and {b} are both from `{one}`")).expected(expected).fail();
     }
-    Failure::usage(format!(
-        "{a} is from `{one}`, {b} from `{other}`; expected two documents from the same command"
-    ))
+    let why = format!("{a} is from `{one}`, {b} from `{other}`");
+    Mistake::that(why).expected("two documents from the same command").fail()
 }

@@ -4,7 +4,7 @@ use minijinja::Value;
 use serde::Serialize;
 use trimwise::compare::figure::{View, WRITE_AMPLIFICATION};
 use trimwise::compare::summary::SummaryRow;
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake};
 use trimwise::policy::PolicyId;
 use trimwise_study::plot::Axis;
 
@@ -49,10 +49,8 @@ struct Row {
 
 pub fn html(summary: &Summary) -> Result<String, Failure> {
     if summary.cases.is_empty() {
-        return Err(Failure::usage(format!(
-            "{}: this sweep has no finished cells to show; expected a sweep that has some",
-            summary.grid
-        )));
+        let why = format!("{}: this sweep has no finished cells to show", summary.grid);
+        return Err(Mistake::that(why).expected("a sweep that has some").fail());
     }
     let mut styles = Styles::default();
     let sections = groups(&summary.cases).into_iter().map(|cases| {
@@ -126,10 +124,8 @@ pub fn pair(summaries: [(&str, &Summary); 2]) -> Result<String, Failure> {
         sections.push(Section::of(title(first), blocks, &charts(&shown, &mut styles))?);
     }
     if sections.is_empty() {
-        return Err(Failure::usage(format!(
-            "{file_a} and {file_b}: have no device, workload and utilization in common; expected two sweeps with at \
-             least one case in both"
-        )));
+        let why = format!("{file_a} and {file_b}: have no device, workload and utilization in common");
+        return Err(Mistake::that(why).expected("two sweeps with at least one case in both").fail());
     }
     const SHOWN: usize = 3;
     let more =

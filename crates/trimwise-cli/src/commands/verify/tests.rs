@@ -48,8 +48,14 @@ fn what_fails_half_way_shows_what_was_measured_and_gives_no_verdict() {
     assert!(text.contains("Partial, and no verdict: trimmed ended with: input/output error."), "{text}");
     assert!(!text.contains("Restores") && text.contains("tortured   "), "{text}");
     assert_eq!(report.failure(), Some(Failure::run("sata-small: trimmed: input/output error")));
+    let code = |found: &trimwise_study::bench::verify::Verification| {
+        let again = arguments("sata-small").request().report(found.clone(), Vec::new());
+        again.code.map(|code| code.as_str())
+    };
+    assert_eq!(code(&report.found), Some("verify.trim.failed"));
     if let Some(broken) = &mut report.found.broken {
         broken.interrupted = true;
     }
     assert_eq!(report.failure(), Some(Failure::Interrupted));
+    assert_eq!(code(&report.found), None);
 }

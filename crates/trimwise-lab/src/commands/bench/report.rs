@@ -1,7 +1,7 @@
 //! The report of `bench`.
 
 use serde::Serialize;
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake};
 
 use crate::commands::bench::BenchReport;
 use crate::commands::bench::table::{HEADER, blocks, heading, notes, partial, rows, said, verdict};
@@ -118,9 +118,8 @@ pub fn pair(reports: [(&str, &BenchReport); 2]) -> Result<String, Failure> {
         sections.push(Section::of(format!("{}. {}", sections.len() + 1, test.test), blocks, &charts)?);
     }
     if sections.is_empty() {
-        return Err(Failure::usage(format!(
-            "{file_a} and {file_b}: have no test in common; expected two runs of bench with at least one test in both"
-        )));
+        let why = format!("{file_a} and {file_b}: have no test in common");
+        return Err(Mistake::that(why).expected("two runs of bench with at least one test in both").fail());
     }
     let verdict = format!(
         "Of {} rates in both, B has {faster} higher and {slower} lower by more than {:.0} %; {same} are within it.",

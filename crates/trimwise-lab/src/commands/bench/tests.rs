@@ -65,7 +65,7 @@ fn the_json_says_what_was_asked_for_and_carries_units_in_its_keys() {
 #[test]
 fn a_device_that_fails_leaves_a_report_that_says_it_is_partial() {
     let (result, json) = json_of("drive fill torture hdtach");
-    assert_eq!(result, Err(Failure::Run("drive: torture: input/output error".to_string())));
+    assert_eq!(result, Err(Failure::run("drive: torture: input/output error")));
     assert_eq!(json["partial"], true);
     assert_eq!(json["tests"].as_array().unwrap().len(), 1);
     assert_eq!(json["broken"]["did"]["bytes_written"], 4096);

@@ -70,11 +70,15 @@ fn announce(record: &Record, announced: bool) {
         drop(output::print_always(first_line(record)));
         return;
     }
-    let mut out = std::io::stdout().lock();
-    drop(serde_json::to_writer(&mut out, record));
-    drop(writeln!(out).and_then(|()| out.flush()));
-    drop(out);
+    tell(Ok(record));
     trimwise_device::server::leave_terminal();
+}
+
+/// Tells the process that waits for this server how it began.
+fn tell(begun: Result<&Record, &Failure>) {
+    let mut out = std::io::stdout().lock();
+    drop(serde_json::to_writer(&mut out, &begun));
+    drop(writeln!(out).and_then(|()| out.flush()));
 }
 
 fn attach_here(registry: &Registry, arguments: &AttachArguments) -> Result<String, Failure> {
@@ -82,18 +86,21 @@ fn attach_here(registry: &Registry, arguments: &AttachArguments) -> Result<Strin
     let ready = |record: &Record| announce(record, announced);
     let notice = |text: &str| eprintln!("{text}");
     let drive = arguments.drive.request();
-    device::attach(registry, &drive, arguments.threads, &stops, ready, notice).map(ended(announced))
+    ended(device::attach(registry, &drive, arguments.threads, &stops, ready, notice), announced)
 }
 
 fn serve_here(registry: &Registry, arguments: &ServeArguments) -> Result<String, Failure> {
     let (stops, announced) = (stops()?, arguments.drive.announced);
     let ready = |record: &Record| announce(record, announced);
-    device::serve(registry, &arguments.drive.request(), &arguments.nbd, &stops, ready).map(ended(announced))
+    ended(device::serve(registry, &arguments.drive.request(), &arguments.nbd, &stops, ready), announced)
 }
 
-/// Returns a function that formats a device that has ended; in the background it prints nothing.
-fn ended(announced: bool) -> impl Fn(Shown) -> String {
-    move |shown| if announced { String::new() } else { table::render(&[shown]) }
+/// Formats a device that has ended; in the background, only its errors are told.
+fn ended(shown: Result<Shown, Failure>, announced: bool) -> Result<String, Failure> {
+    if announced {
+        return shown.inspect_err(|failure| tell(Err(failure))).map(|_| String::new());
+    }
+    Ok(table::render(&[shown?]))
 }
 
 /// Runs this command in the background and prints what its server announces.
@@ -127,20 +134,21 @@ fn served_in_background() -> Result<Record, Failure> {
         drop(child.wait());
         return Err(Failure::run(format!("the server did not start within {} s", START_MAX.as_secs())));
     };
-    if let Ok(record) = serde_json::from_str(&line.map_err(cannot)?) {
-        return Ok(record);
+    match serde_json::from_str::<Result<Record, Failure>>(&line.map_err(cannot)?) {
+        Ok(Ok(record)) => return Ok(record),
+        Ok(Err(failure)) => {
+            child.wait().map_err(cannot)?;
+            return Err(failure);
+        }
+        Err(_) => {}
     }
     let mut said = String::new();
     if let Some(mut stderr) = child.stderr.take() {
         drop(stderr.read_to_string(&mut said));
     }
     let status = child.wait().map_err(cannot)?;
-    let said = said.trim().trim_start_matches("error: ").to_owned();
-    Err(match status.code() {
-        Some(2) => Failure::usage(said),
-        _ if said.is_empty() => Failure::run(format!("the server exited at once: {status}")),
-        _ => Failure::Run(said),
-    })
+    let said = if said.is_empty() { said } else { format!(": {}", said.trim()) };
+    Err(Failure::run(format!("the server exited at once ({status}){said}")))
 }
 
 fn detach_devices(registry: &Registry, arguments: &DetachArguments) -> Result<String, Failure> {

@@ -184,9 +184,10 @@ fn input() -> Result<Said, Failure> {
     }
     let mut bytes = Vec::new();
     let read = stdin.lock().take(INPUT_BYTES_MAX + 1).read_to_end(&mut bytes);
-    read.map_err(|e| Failure::usage(format!("standard input: {e}")))?;
+    let refused = |why: String| Mistake::that(format!("standard input: {why}")).fail();
+    read.map_err(|e| refused(e.to_string()))?;
     if bytes.len() as u64 > INPUT_BYTES_MAX {
-        return Err(Failure::usage(format!("standard input: larger than {}", Bytes(INPUT_BYTES_MAX))));
+        return Err(refused(format!("larger than {}", Bytes(INPUT_BYTES_MAX))));
     }
     Ok(Said(bytes))
 }

@@ -4,7 +4,7 @@ use crate::experiment::ALL;
 use crate::experiment::result::{Claim, ExperimentResult};
 use minijinja::Value;
 use serde::Serialize;
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistake};
 
 use super::table::{blocks, here, limits, made_by, repetitions, words};
 use trimwise_cli::report::chart::{Chart, Styles};
@@ -156,11 +156,9 @@ pub fn pair(documents: [(&str, &[ExperimentResult]); 2]) -> Result<String, Failu
         let names = |all: &[ExperimentResult]| {
             all.iter().map(|result| result.experiment.clone()).collect::<Vec<_>>().join(", ")
         };
-        return Err(Failure::usage(format!(
-            "{file_a} and {file_b}: have no experiment in common, but {} and {}; expected the same experiment in both",
-            names(a),
-            names(b)
-        )));
+        let why =
+            format!("{file_a} and {file_b}: have no experiment in common, but {} and {}", names(a), names(b));
+        return Err(Mistake::that(why).expected("the same experiment in both").fail());
     }
     let changes = match &changed[..] {
         [] => "none changed".to_owned(),

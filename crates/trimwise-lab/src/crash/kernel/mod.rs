@@ -76,7 +76,7 @@ pub fn device(profile: Profile, file_system: FileSystem) -> Result<Profile, Fail
 pub fn check_programs(file_system: FileSystem) -> Result<(), Failure> {
     let (program, _, package) = images::checker(file_system);
     check_program((program, package), SEARCH_PATH, &format!("and checks {}", file_system.name()))
-        .map_err(Failure::usage)
+        .map_err(|e| Mistake::that(e.to_string()).fail())
 }
 
 struct Made {

@@ -67,7 +67,7 @@ pub(super) fn choice(
     if cases.iter().any(|case| case.trimming == Trimming::Daemon) {
         guests::trimwised()?;
     }
-    image.map(|image| (image, cases)).ok_or_else(|| Failure::usage("nothing to run"))
+    image.map(|image| (image, cases)).ok_or_else(|| Mistake::on("only").because("nothing to run").fail())
 }
 
 fn file_system(case: Case) -> Result<FileSystem, Failure> {

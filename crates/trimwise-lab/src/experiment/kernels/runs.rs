@@ -282,17 +282,17 @@ impl Choice {
                     missing.append(&mut left_out);
                 }
                 Err(error) if wanted.is_empty() => missing.push(error.to_string()),
-                Err(error) => return Err(Failure::usage(error)),
+                Err(error) => return Err(error.mistake().fail()),
             }
         }
         if images.is_empty() {
-            Mistakes::of(missing.iter().map(|why| Err(Failure::usage(why))))?;
+            Mistakes::of(missing.iter().map(|why| Err(Mistake::that(&**why).fail())))?;
         }
         let used = |fs: &FileSystem| {
             images.iter().flat_map(|(_, cases)| cases).any(|case| case.mount().file_system == fs.name())
         };
         let used = FileSystem::ALL.iter().filter(|fs| used(fs));
-        Mistakes::of(used.map(|fs| fs.check_mkfs().map_err(Failure::usage)))?;
+        Mistakes::of(used.map(|fs| fs.check_mkfs().map_err(|e| Mistake::that(e.to_string()).fail())))?;
         Ok(Self { images, missing })
     }
 

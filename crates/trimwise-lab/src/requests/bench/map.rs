@@ -110,7 +110,7 @@ fn plan(request: &MapRequest, device: &impl BlockDevice) -> Result<MapPlan, Fail
 fn failed(error: BlockError) -> Failure {
     match error {
         BlockError::Interrupted => Failure::Interrupted,
-        BlockError::Unsupported(why) => Failure::usage(why),
+        BlockError::Unsupported(why) => Mistake::that(why).fail(),
         other => Failure::run(other),
     }
 }
@@ -122,7 +122,7 @@ fn in_model(
 ) -> Result<Measured, Failure> {
     let profile = request.on.profile()?;
     let drive = Drive::new(&profile.config, profile.faults, request.on.seed)
-        .map_err(|e| Failure::usage(format!("{}: {e}", profile.name)))?;
+        .map_err(|e| Mistake::of(argument("target"), &profile.name).because(e.to_string()).fail())?;
     let sim = Sim::new();
     let queue = BlockQueue::new(&sim, drive, QueueConfig::default());
     let device = Rc::new(ModelDevice::new(queue, &profile.name).interrupted_by(stop));

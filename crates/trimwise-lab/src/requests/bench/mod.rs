@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use crate::bench::{self, Hooks, Part, Results, Settings, Test};
+use crate::bench::{self, Hooks, Part, Results, Settings, Test, TestError};
 use serde::{Deserialize, Serialize};
 use trimwise::block::{BlockQueue, ModelDevice, QueueConfig};
 use trimwise::content::ContentClass;
@@ -122,7 +122,7 @@ fn in_model(
 ) -> Result<Results, Failure> {
     let sim = Sim::new();
     let drive = Drive::new(&profile.config, profile.faults, settings.seed)
-        .map_err(|e| Failure::usage(format!("{}: {e}", profile.name)))?;
+        .map_err(|e| Mistake::of(argument("target"), &profile.name).because(e.to_string()).fail())?;
     let queue = BlockQueue::new(&sim, drive, QueueConfig::default());
     let device = Rc::new(ModelDevice::new(queue, &profile.name).interrupted_by(stop));
     let (tests, settings) = (tests.to_vec(), *settings);
@@ -131,7 +131,7 @@ fn in_model(
         let hooks = Hooks { on_progress: &*on_progress, stats: Some(&stats) };
         bench::run(&*device, &tests, &settings, hooks).await
     });
-    ended.map_err(Failure::run)?.map_err(Failure::usage)
+    ended.map_err(Failure::run)?.map_err(|e| Mistake::that(e.to_string()).fail())
 }
 
 /// Runs tests on a real file or device. If any of them writes, the user must have confirmed the loss of data.
@@ -147,14 +147,14 @@ fn on_real(
     let device = real.open(is_written, depth, stop)?;
     let hooks = Hooks { on_progress, stats: None };
     let ended = block_on(bench::run(&device, tests, settings, hooks));
-    let mut results = ended.map_err(Failure::run)?.map_err(Failure::usage)?;
+    let mut results = ended.map_err(Failure::run)?.map_err(|e| Mistake::that(e.to_string()).fail())?;
     results.notes = device.notes().to_vec();
     Ok(results)
 }
 
 impl BenchRequest {
     fn parsed(&self) -> Result<Vec<Test>, Failure> {
-        self.tests.iter().map(|test| test.parse().map_err(Failure::usage)).collect()
+        self.tests.iter().map(|test| test.parse().map_err(|e: TestError| e.mistake().fail())).collect()
     }
 
     /// Combines this request with the results of its tests.

@@ -449,7 +449,7 @@ pub(crate) fn title(target: &KernelTarget) -> String {
 fn failed_run(error: KernelCellError, (device, policy, rep): Asked) -> Failure {
     match guests::failure(error) {
         Failure::Run(why) => {
-            Failure::Run(format!("{} under {policy}, repetition {}: {why}", device.name, rep + 1))
+            Failure::Run(words![format!("{} under {policy}, repetition {}: ", device.name, rep + 1), why])
         }
         other => other,
     }

@@ -11,6 +11,7 @@ use trimwise::failure::{Failure, Mistake, Mistakes};
 use trimwise::profile::Profile;
 use trimwise::ssd::Drive;
 use trimwise::units::Bytes;
+use trimwise::words;
 use trimwise_linux::pool;
 use trimwise_uml::cell::KernelTarget;
 use trimwise_uml::images::KernelImage;
@@ -181,7 +182,7 @@ pub fn run(request: &KernelCrashtestRequest, caller: &dyn Caller) -> Result<Kern
         let report = test.one_run(run, cuts, &mut |done, total| progress.update(index, done, total));
         progress.done(index);
         report.map_err(|e| match e {
-            Failure::Run(e) => Failure::run(format!("{target}, seed {}, run {run}: {e}", seed)),
+            Failure::Run(e) => Failure::Run(words![format!("{target}, seed {seed}, run {run}: "), e]),
             other => other,
         })
     });

@@ -231,7 +231,7 @@ impl<'a> Plan<'a> {
             at_most_one(&aged),
             command,
         ])?;
-        let target: RunTarget = request.target.parse().map_err(Failure::usage)?;
+        let target = request.target.parse::<RunTarget>().map_err(|e| Mistake::that(e).fail())?;
         if target.file_system.is_none() && request.aged_percent.is_some() {
             let expected = format!("{}:FS and not {}", target.kernel, request.target);
             return Err(Mistake::on("aged_percent").that_is("needs a file system").expected(expected).fail());

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use trimwise::failure::{Failure, Mistake, set};
+use trimwise::failure::{Failure, Mistake, argument, set};
 use trimwise::policy::{Policy, PolicyId};
 use trimwise::words;
 use trimwise_linux::files::read_input;
@@ -62,11 +62,14 @@ pub fn find(
     caller: &dyn Caller,
 ) -> Result<Vec<Entrant>, Failure> {
     let folder = &request.dir;
-    let failed =
-        |path: &Path, error: &dyn std::fmt::Display| Failure::usage(format!("{}: {error}", path.display()));
+    let failed = |path: &Path, error: &dyn std::fmt::Display| {
+        Mistake::that(format!("{}: {error}", path.display())).fail()
+    };
     let folder = fs::canonicalize(folder).map_err(|error| {
-        let expected = "expected an existing folder, which may be empty";
-        failed(folder, &format!("{error}; {expected}: then only the policies of the rules take part"))
+        let expected =
+            "an existing folder, which may be empty: then only the policies of the rules take part";
+        let of = Mistake::of(argument("dir"), folder.display());
+        of.because(error.to_string()).expected(expected).fail()
     })?;
     let mut files = Vec::new();
     for entry in fs::read_dir(&folder).map_err(|error| failed(&folder, &error))? {
@@ -141,7 +144,8 @@ fn compiled(
         fs::read(source.join("Cargo.lock")).map_err(|error| refuse(&format!("Cargo.lock: {error}")))?;
     expect_program("cargo", "a Rust toolchain", name)?;
     let cache = cache().ok_or_else(|| {
-        Failure::usage(format!("{name}: nowhere to compile it: expected XDG_CACHE_HOME or HOME to be set"))
+        let why = format!("{name}: nowhere to compile it");
+        Mistake::that(why).expected("XDG_CACHE_HOME or HOME to be set").fail()
     })?;
     let package =
         format!("policy-{}", &hash(format!("{} {}", file.display(), library.display()).as_bytes())[..12]);

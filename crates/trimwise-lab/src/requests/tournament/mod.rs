@@ -189,7 +189,7 @@ pub fn run(request: &TournamentRequest, caller: &dyn Caller) -> Result<Tournamen
     }
     let cells = match played.sweep(&built_in) {
         Ok(cells) => cells,
-        Err(Ended::Out(why)) => return Err(Failure::Run(why)),
+        Err(Ended::Out(why)) => return Err(Failure::run(why)),
         Err(Ended::By(failure)) => return Err(failure),
     };
     tournament.judge(&built_in.grid, cells, own)?;

@@ -84,7 +84,7 @@ fn unwind(fault: Fault, at: &str) -> ! {
     resume_unwind(Box::new(match fault {
         Fault::Stopped => Ended::By(Failure::Interrupted),
         Fault::Wrong(why) => Ended::Out(format!("{at}: {why}")),
-        Fault::Host(why) => Ended::By(Failure::Run(format!("a policy's process {why}"))),
+        Fault::Host(why) => Ended::By(Failure::run(format!("a policy's process {why}"))),
     }))
 }
 

@@ -3,6 +3,7 @@ use std::mem;
 
 use serde::Serialize;
 use trimwise::numbers::grouped;
+use trimwise_linux::code::Code;
 
 use super::course::{Course, all};
 use super::{Evidence, Integrity};
@@ -24,6 +25,20 @@ pub enum Verdict {
     Unsupported,
     /// The torture did not slow the device down, or noise hides the effect of TRIM, and there is no other evidence.
     Undetermined,
+}
+
+impl Verdict {
+    /// Returns the code of what is wrong or unknown.
+    pub const fn code(self) -> Option<Code> {
+        match self {
+            Self::RestoresFully => None,
+            Self::RestoresInPart => Some(Code::VerifyRestoresInPart),
+            Self::Ignored => Some(Code::VerifyIgnored),
+            Self::Harmful => Some(Code::VerifyHarmful),
+            Self::Unsupported => Some(Code::VerifyUnsupported),
+            Self::Undetermined => Some(Code::VerifyUndetermined),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -275,6 +290,20 @@ mod tests {
         let judgement = judge(evidence);
         assert!(!judgement.reasons.is_empty());
         (judgement.verdict, judgement.faults)
+    }
+
+    #[test]
+    fn each_verdict_on_a_drive_has_its_code() {
+        for (verdict, code) in [
+            (Verdict::RestoresFully, None),
+            (Verdict::RestoresInPart, Some("verify.trim.restores-in-part")),
+            (Verdict::Ignored, Some("verify.trim.ignored")),
+            (Verdict::Harmful, Some("verify.trim.harmful")),
+            (Verdict::Unsupported, Some("verify.trim.unsupported")),
+            (Verdict::Undetermined, Some("verify.trim.undetermined")),
+        ] {
+            assert_eq!(verdict.code().map(Code::as_str), code, "{verdict:?}");
+        }
     }
 
     #[test]
