@@ -463,7 +463,7 @@ const TABLE: &[(Meaning, &[&str])] = &[
     (Only(OFF, "TRIMs of what was written are not among a job's operations here"), &["trim_backlog_batch"]),
     (Only(&["1"], "several ranges in one TRIM"), &["num_range"]),
     (
-        Only(&[], "replays a log, which is a trace here (`--workload trace:FILE`)"),
+        Only(&[], "replays a log, which is a trace here (the workload `trace:FILE`)"),
         &["read_iolog", "read_iolog_chunked"],
     ),
     (Only(&[], "merges traces"), &["merge_blktrace_file", "merge_blktrace_iters", "merge_blktrace_scalars"]),
