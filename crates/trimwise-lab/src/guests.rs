@@ -19,7 +19,8 @@ use trimwise_uml::job::{
 };
 use trimwise_uml::machine::{Limits, MachineError};
 
-use trimwise::failure::{Failure, Mistake};
+use trimwise::failure::{Failure, Mistake, key};
+use trimwise::words;
 
 /// Finds the kernel of a target, and checks that the programs for its file system are installed.
 pub fn image(target: &KernelTarget) -> Result<KernelImage, Failure> {
@@ -256,6 +257,10 @@ pub fn job_failure(error: JobError) -> Failure {
     match error {
         JobError::Machine(MachineError::Interrupted) => Failure::Interrupted,
         unknown @ JobError::UnknownWords { .. } => Mistake::on("boot").because(unknown.to_string()).fail(),
+        other if other.lacks_memory() => {
+            let help = words!["\ngive the guest more (", key("memory"), "), or have the programs take less"];
+            Failure::Run(words![other.to_string(), help])
+        }
         other => Failure::run(other),
     }
 }

@@ -43,7 +43,7 @@ pub fn program(argument: &str) -> Result<Program, Failure> {
     let text = file.map_or(Ok(String::new()), |file| input::read(file, "workload", WHAT, &[]))?;
     let folder = Path::new(file.unwrap_or_default()).parent().unwrap_or(Path::new(""));
     let program = Program::read(argument, &text, &Folder(folder.to_owned()));
-    program.map_err(|e| Mistake::on("workload").because(e.to_string()).fail())
+    program.map_err(|e| Mistake::on("workload").because(e.words()).fail())
 }
 
 /// Expands an argument that names a folder to its job files, sorted by name, each with the overrides. Any other

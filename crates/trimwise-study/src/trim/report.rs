@@ -231,9 +231,9 @@ pub fn notes(
                 TrimmedGroups::Unknown => {
                     "ext4 skips block groups that it has trimmed since the mount if nothing was freed in them since \
                      then, unless it is asked for shorter extents than the last time, which this kernel does not \
-                     report (Linux 5.17 and later do). So it may send less than estimated. If --min-extent is smaller \
-                     than the last time, set --groups to the number of groups: after the first slice it skips them \
-                     again."
+                     report (Linux 5.17 and later do). So it may send less than estimated. If the shortest extent asked \
+                     for is smaller than the last time, put all groups into one slice: after the first slice it skips \
+                     them again."
                 }
             }
             .to_string(),

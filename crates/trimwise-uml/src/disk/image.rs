@@ -6,7 +6,9 @@ use std::path::Path;
 
 use serde::Serialize;
 use sha2::{Digest, Sha256};
+use trimwise::failure::{Words, key};
 use trimwise::units::{Bytes, SECTOR_BYTES, UNIT_BYTES};
+use trimwise::words;
 use trimwise_linux::sparse_store::SparseStore;
 
 use crate::images::hex;
@@ -43,33 +45,32 @@ impl Image {
         path: &Path,
         file_system: impl Into<Option<FileSystem>>,
         capacity: Bytes,
-    ) -> Result<(Self, SparseStore), String> {
+    ) -> Result<(Self, SparseStore), Words> {
         let file_system = file_system.into();
-        let failed = |e: io::Error| e.to_string();
+        let failed = |e: io::Error| Words::from(e.to_string());
         let name = file_system.map_or("a disk", FileSystem::name);
         // Check before opening: opening a pipe would block.
         let found = fs::metadata(path).map_err(failed)?;
         if !found.is_file() {
             let what = if found.is_dir() { "a directory" } else { "not a regular file" };
-            return Err(format!("is {what}; expected a file that holds an image of {name}"));
+            return Err(format!("is {what}; expected a file that holds an image of {name}").into());
         }
         let size = Bytes(found.len());
         if size.0 == 0 {
-            return Err(format!("is empty; expected an image of {name}"));
+            return Err(format!("is empty; expected an image of {name}").into());
         }
         if !size.0.is_multiple_of(SECTOR_BYTES) {
             return Err(format!(
                 "has {} bytes, which is not a multiple of the drive's sector size, {SECTOR_BYTES} bytes; expected a \
                  whole image",
                 size.0
-            ));
+            )
+            .into());
         }
         if size > capacity {
-            return Err(format!(
-                "has {size} ({} bytes), and the drive {capacity} ({} bytes); expected a larger --device or a smaller \
-                 image",
-                size.0, capacity.0
-            ));
+            let sizes =
+                format!("has {size} ({} bytes), and the drive {capacity} ({} bytes)", size.0, capacity.0);
+            return Err(words![sizes, "; expected a larger ", key("device"), " or a smaller image"]);
         }
         let store = SparseStore::in_memory(capacity).map_err(failed)?;
         let mut file = File::open(path).map_err(failed)?;
@@ -95,7 +96,8 @@ impl Image {
             return Err(format!(
                 "had {} bytes and then {at}; expected a file that nothing writes to",
                 size.0
-            ));
+            )
+            .into());
         }
         let sha256 = hex(&hash.finalize());
         Ok((Self { path: path.display().to_string(), size_bytes: size.0, sha256 }, store))
@@ -166,7 +168,7 @@ mod tests {
         let path = folder.path().join("image");
         let refused = |bytes: &[u8], words: &str| {
             fs::write(&path, bytes).unwrap();
-            let error = Image::read(&path, FileSystem::Ext4, Bytes::mib(1)).unwrap_err();
+            let error = Image::read(&path, FileSystem::Ext4, Bytes::mib(1)).unwrap_err().to_string();
             assert!(error.contains(words), "{error}");
         };
         refused(b"", "is empty");
@@ -180,7 +182,7 @@ mod tests {
         let mut partitioned = vec![0; 4096];
         partitioned[510..512].copy_from_slice(&[0x55, 0xaa]);
         refused(&partitioned, "a partition table");
-        let of = |path: &Path| Image::read(path, FileSystem::Ext4, Bytes::mib(1)).unwrap_err();
+        let of = |path: &Path| Image::read(path, FileSystem::Ext4, Bytes::mib(1)).unwrap_err().to_string();
         assert!(of(folder.path()).contains("is a directory"));
         assert!(of(Path::new("/dev/zero")).contains("is not a regular file"));
         assert!(of(&folder.path().join("none")).contains("No such file"));

@@ -56,8 +56,7 @@ pub(super) fn check(path: &OsStr, download: bool, patch: bool, keyring: &Path) -
     }
     let mut install = format!("{install} {}", packages.join(" "));
     if download && manager != "apt-get" {
-        install +=
-            ". If Debian's packages cannot be reached, give a kernel's source with --source DIR|TARBALL";
+        install += ". If Debian's packages cannot be reached, build from a source: `trimwise kernel build --source DIR|TARBALL`";
     }
     Err(KernelError::Missing { missing, install })
 }

@@ -72,6 +72,15 @@ fn why_not_trusted(complaints: &[String]) -> String {
 }
 
 impl JobError {
+    /// Returns true if the guest had too little memory.
+    pub fn lacks_memory(&self) -> bool {
+        match self {
+            Self::Complains { complaints } => out_of_memory(&complaints.join("\n")).is_some(),
+            Self::Machine(MachineError::BrokeOff { console, .. }) => out_of_memory(console).is_some(),
+            _ => false,
+        }
+    }
+
     /// Returns true if the kernel itself broke off, hung, or went to sleep forever.
     pub fn is_of_the_kernel(&self) -> bool {
         matches!(

@@ -7,6 +7,9 @@ use thiserror::Error;
 use super::apps::Application;
 use super::apps::parameters::{AND, WorkloadError};
 use super::days::{OWN as OWN_DAY, USUAL as USUAL_DAY};
+use crate::failure::Words;
+use crate::words;
+
 use super::fio::{self, FioErrors, JobFile, Surroundings};
 use super::latency::Operation;
 use super::stage::Stage;
@@ -39,6 +42,15 @@ pub enum ProgramError {
     Application(#[from] WorkloadError),
     #[error("{name}: {errors}")]
     Fio { name: String, errors: FioErrors },
+}
+
+impl ProgramError {
+    pub fn words(&self) -> Words {
+        match self {
+            Self::Application(error) => error.to_string().into(),
+            Self::Fio { name, errors } => words![format!("{name}: "), errors.words()],
+        }
+    }
 }
 
 impl Program {

@@ -357,8 +357,7 @@ mod tests {
 
     #[test]
     fn each_problem_of_a_file_system_has_its_code() {
-        let live = |is_trouble, trimmed, counted| {
-            let (trimmed_bytes, counted_bytes) = (Bytes(trimmed), Bytes(counted));
+        let live = |is_trouble, trimmed_bytes, counted_bytes| {
             Some((is_trouble, Totals { trimmed_bytes, counted_bytes, ..Totals::default() }))
         };
         for (problem, live, is_dry, codes) in [

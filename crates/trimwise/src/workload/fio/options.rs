@@ -460,7 +460,7 @@ const TABLE: &[(Meaning, &[&str])] = &[
     (Only(OFF, "a job here cannot trim what it has written"), &["trim_backlog_batch"]),
     (Only(&["1"], "several ranges in one TRIM"), &["num_range"]),
     (
-        Only(&[], "replays a log, which is a trace here (`--workload trace:FILE`)"),
+        Only(&[], "replays a log, which is a trace here (the workload `trace:FILE`)"),
         &["read_iolog", "read_iolog_chunked"],
     ),
     (Only(&[], "merges traces"), &["merge_blktrace_file", "merge_blktrace_iters", "merge_blktrace_scalars"]),

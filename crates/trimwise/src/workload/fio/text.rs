@@ -7,7 +7,9 @@ use std::rc::Rc;
 use thiserror::Error;
 
 use super::options::{self, Meaning};
+use crate::failure::{Words, set};
 use crate::spelling::nearest;
+use crate::words;
 
 const INCLUDES_MAX: usize = 16;
 const LINES_MAX: usize = 1_000_000;
@@ -73,25 +75,33 @@ pub struct FioError {
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub struct FioErrors(pub Vec<FioError>);
 
-impl fmt::Display for FioErrors {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0[..] {
-            [error] => write!(f, "{error}")?,
+impl FioErrors {
+    /// Names each, and the options for a real kernel if it takes what the model does not.
+    pub fn words(&self) -> Words {
+        let mut words: Words = match &self.0[..] {
+            [error] => error.to_string().into(),
             errors => {
-                write!(f, "{} errors", errors.len())?;
-                errors.iter().take(SHOWN_MAX).try_for_each(|error| write!(f, "\n  {error}"))?;
-                if errors.len() > SHOWN_MAX {
-                    write!(f, "\n  and {} more", errors.len() - SHOWN_MAX)?;
-                }
+                let shown = errors.iter().take(SHOWN_MAX).map(|error| format!("\n  {error}"));
+                let more = errors.len().saturating_sub(SHOWN_MAX);
+                let more = if more > 0 { format!("\n  and {more} more") } else { String::new() };
+                format!("{} errors{}{more}", errors.len(), shown.collect::<String>()).into()
             }
-        }
+        };
         let beyond = self.0.iter().filter(|error| error.is_beyond_model).count();
         let runs = match beyond {
-            0 => return Ok(()),
+            0 => return words,
             _ if beyond == self.0.len() => "it unchanged",
             _ => "what is beyond the model, once the other errors are fixed",
         };
-        write!(f, "\nA real kernel runs {runs}: --target kernel:6.12:ext4 --workload 'cmd:fio FILE'")
+        words.push(format!("\nA real kernel runs {runs}: "));
+        words.push(words![set("target", "kernel:6.12:ext4"), " ", set("workload", "'cmd:fio FILE'")]);
+        words
+    }
+}
+
+impl fmt::Display for FioErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.words().fmt(f)
     }
 }
 
