@@ -25,7 +25,7 @@ use trimwise::failure::{Mistake, Words, key};
 use trimwise::policy::{BatchConfig, LazyConfig, PolicyId, PolicySpec, SetConfig, Trimmer};
 use trimwise::profile::Profile;
 use trimwise::ssd::{ConfigError, Ssd};
-use trimwise::units::{Bytes, Lpn, SimDuration, UNIT_BYTES};
+use trimwise::units::{Bytes, Lpn, SimDuration, UNIT_BYTES, Utilization};
 use trimwise::words;
 use trimwise::workload::days::Days;
 use trimwise::workload::own::OwnFigures;
@@ -399,8 +399,8 @@ pub struct KernelCell<'a> {
     pub target: &'a KernelTarget,
     pub policy: KernelPolicy,
     pub workload: &'a KernelWorkload,
-    /// If set, the file system is first aged under the policy until this share, in percent, is in use.
-    pub utilization_percent: Option<u8>,
+    /// If set, the file system is first aged under the policy until this share is in use.
+    pub utilization: Option<Utilization>,
     /// True if ageing goes on until all flash beyond the space in use was written once more, as in
     /// [`CellSpec`](trimwise::compare::cell::CellSpec::long_in_use).
     pub long_in_use: bool,
@@ -455,8 +455,8 @@ pub fn settling() -> Step {
 }
 
 /// Returns the steps that fill a file system, empty it to this share, and let the drive rest.
-pub fn ageing(utilization_percent: u8, seed: u64) -> [Step; 2] {
-    [Step::Age { utilization_percent: utilization_percent.into(), seed }, settling()]
+pub fn ageing(utilization: Utilization, seed: u64) -> [Step; 2] {
+    [Step::Age { utilization, seed }, settling()]
 }
 
 impl KernelCell<'_> {
@@ -491,7 +491,7 @@ impl KernelCell<'_> {
     }
 
     fn is_aged_before(&self) -> bool {
-        is_aged_before(self.days, self.utilization_percent)
+        is_aged_before(self.days, self.utilization)
     }
 
     fn mount(&self) -> Step {
@@ -504,13 +504,13 @@ impl KernelCell<'_> {
     }
 
     fn ageing(&self) -> Result<Vec<Step>, ConfigError> {
-        let Some(percent) = self.utilization_percent else { return Ok(Vec::new()) };
-        let (utilization_percent, seed) = (percent.into(), self.draw_seed());
-        let mut steps = vec![Step::Age { utilization_percent, seed }];
+        let Some(utilization) = self.utilization else { return Ok(Vec::new()) };
+        let seed = self.draw_seed();
+        let mut steps = vec![Step::Age { utilization, seed }];
         if self.long_in_use {
-            let in_use = self.device.config.capacity_bytes / 100 * utilization_percent;
+            let in_use = self.device.config.capacity_bytes / 100 * utilization.percent();
             let bytes = self.device.config.physical_bytes()?.saturating_sub(in_use);
-            steps.push(Step::TurnOver { utilization_percent, bytes, seed });
+            steps.push(Step::TurnOver { utilization, bytes, seed });
         }
         Ok(steps)
     }
@@ -534,7 +534,7 @@ impl KernelCell<'_> {
             // The other policies have trimmed this before the days begin.
             steps.push(Step::Fitrim { minlen_bytes: 0 });
         }
-        if self.utilization_percent.is_some() {
+        if self.utilization.is_some() {
             steps.push(settling());
         }
         if let (Some(_), KernelPolicy::Daemon(policy)) = (self.days, self.policy) {
@@ -671,8 +671,8 @@ impl KernelCell<'_> {
 }
 
 /// Returns true if a guest of its own ages a cell's drive before the measured guest boots, which is so over days.
-pub fn is_aged_before(days: Option<&Days>, utilization_percent: Option<u8>) -> bool {
-    days.is_some() && utilization_percent.is_some()
+pub fn is_aged_before(days: Option<&Days>, utilization: Option<Utilization>) -> bool {
+    days.is_some() && utilization.is_some()
 }
 
 /// A drive on which cells begin, at a moment when no guest has it.
@@ -921,12 +921,12 @@ mod tests {
     #[test]
     fn a_cell_has_the_steps_of_its_policy_and_workload_and_each_repetition_a_phase_and_a_seed() {
         let device = Profile::embedded("sata-small").unwrap();
-        let steps = |to: &str, policy: &str, workload: &KernelWorkload, utilization_percent, rep| {
+        let steps = |to: &str, policy: &str, workload: &KernelWorkload, utilization, rep| {
             let target: KernelTarget = to.parse().unwrap();
             let policy = KernelPolicy::parse(policy, &target).unwrap();
             let (device, target, seed) = (&device, &target, 5);
             let (long_in_use, days) = (false, None);
-            KernelCell { device, target, policy, workload, utilization_percent, long_in_use, days, rep, seed }
+            KernelCell { device, target, policy, workload, utilization, long_in_use, days, rep, seed }
                 .steps()
                 .unwrap()
         };
@@ -945,7 +945,7 @@ mod tests {
         let appended = steps("6.12:btrfs", "async", &append, None, 0);
         assert_eq!(names(appended), (expected.to_owned(), "workload append".to_owned()));
         for rep in [0, 1] {
-            let (steps, _) = steps("6.1:f2fs", "off", &append, Some(50), rep);
+            let (steps, _) = steps("6.1:f2fs", "off", &append, Some(Utilization::of(50)), rep);
             let own = 5 ^ (u64::from(rep) << 32);
             let phase = Step::Sleep { ns: commit_phase(rep).as_nanos() };
             let spec = "append".to_owned();
@@ -964,18 +964,9 @@ mod tests {
             let target: KernelTarget = "6.12:xfs".parse().unwrap();
             let policy = KernelPolicy::parse(policy, &target).unwrap();
             let (device, target, days) = (&device, &target, Some(&days));
-            let (utilization_percent, long_in_use, rep, seed) = (Some(60), true, 0, 5);
-            let cell = KernelCell {
-                device,
-                target,
-                policy,
-                workload,
-                utilization_percent,
-                long_in_use,
-                days,
-                rep,
-                seed,
-            };
+            let (utilization, long_in_use, rep, seed) = (Some(Utilization::of(60)), true, 0, 5);
+            let cell =
+                KernelCell { device, target, policy, workload, utilization, long_in_use, days, rep, seed };
             let (steps, workload) = cell.steps().unwrap();
             let sweep = steps.iter().find_map(|step| match step {
                 Step::TrimEvery { first_ns, every_ns, .. } => Some((*first_ns, *every_ns)),

@@ -265,16 +265,16 @@ fn perform(step: &Step, background: &mut Background, teller: &Teller) -> Result<
             }
         }
         Step::UnmountRest => return Ok(Outcome::Unmounted { was_mounted: unmount_disks(true)? }),
-        Step::Age { utilization_percent, seed } => {
-            block_on(ageing::age(&background.workload_root()?, *utilization_percent, *seed))??;
+        Step::Age { utilization, seed } => {
+            block_on(ageing::age(&background.workload_root()?, *utilization, *seed))??;
         }
-        Step::TurnOver { utilization_percent, bytes, seed } => {
+        Step::TurnOver { utilization, bytes, seed } => {
             let (root, mut files) = (background.workload_root()?, population(*seed)?);
-            block_on(files.turn_over(&root, *utilization_percent, Bytes(*bytes)))??;
+            block_on(files.turn_over(&root, *utilization, Bytes(*bytes)))??;
         }
-        Step::Adjust { utilization_percent, seed } => {
+        Step::Adjust { utilization, seed } => {
             let (root, mut files) = (background.workload_root()?, population(*seed)?);
-            block_on(files.adjust_to(&root, *utilization_percent))??;
+            block_on(files.adjust_to(&root, *utilization))??;
         }
         Step::WriteZeros => background.writes_zeros = true,
         Step::CallOneByOne => background.calls_one_by_one = true,

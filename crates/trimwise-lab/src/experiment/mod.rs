@@ -27,7 +27,7 @@ use trimwise::words;
 use trimwise_uml::cell::KernelTarget;
 
 use crate::guests::{self, Bounds};
-pub use daemon_week::{AGED_PERCENT as WEEK_AGED_PERCENT, CAPACITY as WEEK_CAPACITY, DEVICE as WEEK_DEVICE};
+pub use daemon_week::{AGED as WEEK_AGED, CAPACITY as WEEK_CAPACITY, DEVICE as WEEK_DEVICE};
 pub use grid::Grid;
 use result::ExperimentResult;
 use trimwise::failure::{Failure, Mistake, Words, set};

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use trimwise::failure::{Failure, Mistake, key};
 use trimwise::policy::{LinuxVersion, PolicyId, Trimmer};
 use trimwise::profile::Profile;
-use trimwise::units::Bytes;
+use trimwise::units::{Bytes, Utilization};
 use trimwise::words;
 use trimwise_linux::daemon::DEFAULT_RUN;
 use trimwise_linux::file_system::FileSystem;
@@ -58,7 +58,8 @@ pub struct Here {
     memory_bytes: Option<u64>,
     /// `ext4`, `btrfs`...
     file_system: String,
-    utilization_percent: u8,
+    #[serde(rename = "utilization_percent")]
+    utilization: Utilization,
     /// The mount's discard option, and the timer that trims it.
     policy: String,
     /// The host's current policy over days; `None` if trimwise does not know it.
@@ -270,8 +271,8 @@ impl StandIn {
         self.matched_by == GIVEN
     }
 
-    pub fn utilization_percent(&self) -> u8 {
-        self.found.utilization_percent
+    pub fn utilization(&self) -> Utilization {
+        self.found.utilization
     }
 
     pub fn file_system(&self) -> &str {
@@ -342,7 +343,7 @@ impl StandIn {
             kernel: found.kernel.clone(),
             memory_bytes: found.memory.map(|memory| memory.0),
             file_system: found.mount.fs_type.clone(),
-            utilization_percent: found.utilization_percent,
+            utilization: found.utilization,
             policy: found.policy(),
             today: match found.today.policy(&found.mount.fs_type) {
                 Some(policy) if is_on_kernel => Some(on_kernel(policy)),
@@ -377,7 +378,7 @@ impl StandIn {
             found.mount.mount_point.display(),
             found.mount.fs_type,
             found.mount.device,
-            found.utilization_percent,
+            found.utilization,
             found.policy(),
             found.kernel,
         )
@@ -458,7 +459,7 @@ mod tests {
             mount: parse_mountinfo(mount.as_bytes()).remove(0),
             drives,
             size: Bytes(size),
-            utilization_percent: 63,
+            utilization: Utilization::of(63),
             today: Today {
                 discard: "nodiscard".to_owned(),
                 at_intervals: vec![Periodic {

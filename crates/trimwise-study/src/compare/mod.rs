@@ -21,7 +21,7 @@ use trimwise::compare::verdict;
 use trimwise::failure::{Failure, Mistake, Mistakes, key, set};
 use trimwise::policy::PolicyId;
 use trimwise::profile::Profile;
-use trimwise::units::Bytes;
+use trimwise::units::{Bytes, Utilization};
 use trimwise::words;
 use trimwise::workload::days::{DAYS_MAX, DayShape};
 use trimwise_linux::file_system::FileSystem;
@@ -34,6 +34,7 @@ use crate::check::{JOBS, REPS, within};
 use crate::command_text::CommandText;
 use crate::conclusion::{self, Conclusion};
 use crate::defaults;
+use crate::given::Given;
 use crate::guest_limits::GuestLimits;
 use crate::laboratory::Laboratory;
 use here::StandIn;
@@ -61,7 +62,7 @@ pub struct CompareRequest {
     pub check: Option<String>,
     /// Whether a workload may fill the file system of a real directory.
     pub fill: bool,
-    pub utilization: Option<u8>,
+    pub utilization: Option<Given<Utilization>>,
     pub linux: Option<String>,
     pub memory: Option<u64>,
     /// The objective of policies; `None`: the workload's own.
@@ -123,7 +124,7 @@ impl CompareRequest {
         };
         Mistakes::of([
             within("reps", self.reps, &REPS),
-            within("utilization", self.utilization, &(0..=100)),
+            self.utilization().map(drop),
             within("memory", self.memory, &defaults::MEMORIES_MIB),
             within("budget_min", self.budget_min, &defaults::BUDGETS_MIN),
             within("days", self.days, &(0..=DAYS_MAX)),
@@ -131,6 +132,10 @@ impl CompareRequest {
             self.limits.check(),
             day,
         ])
+    }
+
+    pub fn utilization(&self) -> Result<Option<Utilization>, Failure> {
+        self.utilization.as_ref().map(|given| given.get("utilization").copied()).transpose()
     }
 }
 
@@ -144,7 +149,8 @@ pub struct Settings {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file_system: Option<Cow<'static, str>>,
     /// Fullness of the modelled device before the run; `None` on a real directory, and for a new file system.
-    pub utilization_percent: Option<u8>,
+    #[serde(rename = "utilization_percent")]
+    pub utilization: Option<Utilization>,
     /// How the modelled Linux carries out discard; `None` elsewhere.
     pub linux: Option<Linux>,
     /// Memory of the modelled host that its page cache may fill, or of the guest; `None` on a real directory.
@@ -369,7 +375,7 @@ impl Settings {
             workload: request.workload.clone(),
             target: request.target.clone(),
             file_system: None,
-            utilization_percent: None,
+            utilization: None,
             linux: None,
             host_memory_bytes: None,
             kernel: None,

@@ -11,7 +11,7 @@ use trimwise::compare::days::DaysFigures;
 use trimwise::compare::result::{Cell, CellId, DeviceFigures, DriveFacts, Target, WorkloadFigures};
 use trimwise::failure::Failure;
 use trimwise::policy::PolicyId;
-use trimwise::units::{Bytes, SimDuration};
+use trimwise::units::{Bytes, SimDuration, Utilization};
 use trimwise::workload::stage::Done;
 use trimwise_linux::doctor::{Diagnosis, Transport};
 use trimwise_linux::here::{Drive, Here as Found};
@@ -123,7 +123,7 @@ fn of_class(profile: &str, mount: Mount, today: Today) -> Option<Result<OfClass,
         mount,
         size: drive.size,
         drives: vec![drive],
-        utilization_percent: defaults::UTILIZATION_PERCENT,
+        utilization: Utilization::default(),
         today,
         passes: Some(true),
         has_systemd: false,

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use trimwise::compare::result::Measure;
+use trimwise::units::Utilization;
 use trimwise::workload::days::{DAYS_MAX, DayShape};
 
 use crate::arguments::{GuestLimits, OutputArguments, whole, whole_in, word};
@@ -11,6 +12,7 @@ use trimwise_linux::file_system::FileSystem;
 use trimwise_study::check::REPS;
 use trimwise_study::compare::CompareRequest;
 use trimwise_study::defaults;
+use trimwise_study::given::Given;
 
 /// Arguments of `advise`.
 #[derive(Clone, Debug, Args)]
@@ -44,8 +46,8 @@ pub struct AdviseArguments {
     pub budget: Option<u32>,
 
     /// How full the file system is before the run [default: 80]
-    #[arg(long, value_name = "PCT", value_parser = whole::<u8>(0, 100), allow_negative_numbers = true)]
-    pub utilization: Option<u8>,
+    #[arg(long, value_name = "PCT", allow_negative_numbers = true)]
+    pub utilization: Option<Utilization>,
 
     /// Linux version of the modelled host [default: 6.12]; with --check the kernel named there
     #[arg(long, value_name = "VERSION")]
@@ -128,7 +130,7 @@ impl AdviseArguments {
             check: self.check.clone(),
             fs: self.fs,
             budget_min: self.budget,
-            utilization: self.utilization,
+            utilization: self.utilization.map(Given::of),
             linux: self.linux.clone(),
             memory: self.memory,
             judge: self.judge,

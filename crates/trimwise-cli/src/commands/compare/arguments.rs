@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use trimwise::compare::result::Measure;
 use trimwise::policy::terms;
+use trimwise::units::Utilization;
 use trimwise::workload::days::{DAYS_MAX, DayShape};
 use trimwise_linux::file_system::FileSystem;
 
@@ -66,8 +67,8 @@ pub struct CompareArguments {
 
     /// Age the file system first: fill it, then delete files at random, under the policy, until this share is in use
     /// [default: 80]; on a kernel, the file system is new unless this is given
-    #[arg(long, value_name = "PCT", value_parser = whole::<u8>(0, 100), allow_negative_numbers = true)]
-    pub utilization: Option<u8>,
+    #[arg(long, value_name = "PCT", allow_negative_numbers = true)]
+    pub utilization: Option<Utilization>,
 
     /// Linux version of the modelled host, 2.6 or later: it decides how discard works, how writers are paced and how
     /// write-back is held back [default: 6.12]; with --check the kernel named there

@@ -12,6 +12,7 @@ use trimwise::failure::{Failure, Mistake};
 use trimwise_study::caller::Caller;
 use trimwise_study::compare::{self, CompareRequest, Comparison};
 use trimwise_study::defaults;
+use trimwise_study::given::Given;
 
 use crate::commands::compare::arguments::CompareArguments;
 use crate::laboratory::Beside;
@@ -47,7 +48,7 @@ impl CompareArguments {
             fs: self.fs,
             check: self.check.clone(),
             fill: self.fill,
-            utilization: self.utilization,
+            utilization: self.utilization.map(Given::of),
             linux: self.linux.clone(),
             memory: self.memory,
             judge: self.judge,

@@ -68,7 +68,7 @@ fn rows(tournament: &Tournament) -> Vec<[String; 7]> {
 
 /// How a case is called.
 fn named(case: &Case) -> String {
-    format!("{}, {}, {} % full", case.device, case.workload, case.utilization_percent)
+    format!("{}, {}, {} % full", case.device, case.workload, case.utilization)
 }
 
 /// What the table says, in a sentence or two.

@@ -8,7 +8,7 @@ use trimwise_uml::cell::KernelTarget;
 use trimwise_uml::images::KernelImage;
 use trimwise_uml::job::{DAEMON_FOLDER, FileSystem, Outcome, ProgramEnd, Said, Step};
 
-use super::{AGED_PERCENT, CAPACITY, Case, DEVICE, FILE_SYSTEMS, KERNEL, Run, Slices, Trimming, cases};
+use super::{AGED, CAPACITY, Case, DEVICE, FILE_SYSTEMS, KERNEL, Run, Slices, Trimming, cases};
 use crate::experiment::kernels::observe::Discarded;
 use crate::experiment::result::ExperimentResult;
 use crate::experiment::{Experiment, Request};
@@ -81,7 +81,7 @@ fn steps(case: Case, week: &Week) -> Result<(Vec<Step>, usize), Failure> {
     let mut steps = vec![
         Step::Mkfs { file_system, options: Vec::new() },
         Step::Mount { file_system, options },
-        Step::Age { utilization_percent: AGED_PERCENT, seed: week.seed },
+        Step::Age { utilization: AGED, seed: week.seed },
         Step::PrepareWeek { week: week.clone() },
     ];
     if case.trimming == Trimming::Daemon {

@@ -97,7 +97,7 @@ pub fn run(request: &CompareRequest, plan: Plan, caller: &dyn Caller) -> Result<
         long_in_use: false,
         image,
         target: check.target,
-        utilization_percent: Some(plan.utilization_percent),
+        utilization: Some(plan.utilization),
         memory: plan.memory,
         seed: plan.seed,
         jobs: request.jobs,

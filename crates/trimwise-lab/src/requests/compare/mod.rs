@@ -12,11 +12,12 @@ mod tests;
 
 use trimwise::compare::result::Target;
 use trimwise::failure::{Failure, Mistake};
+use trimwise::units::Utilization;
 use trimwise_study::caller::Caller;
 use trimwise_study::compare::here::StandIn;
 use trimwise_study::compare::workload::Workload;
 use trimwise_study::compare::{CompareRequest, Comparison, file_system::on_model, on_model};
-use trimwise_study::defaults;
+use trimwise_study::given::Given;
 use trimwise_uml::cell::KernelTarget;
 
 /// Runs a comparison on the kernel that it names, or that its file system or its check needs.
@@ -60,11 +61,11 @@ pub fn on_chosen(
         .map_err(|e: String| Mistake::of("target", format!("kernel:{target}")).because(e).fail())?;
     let mut request = request.clone();
     if let Some(found) = found {
-        request.utilization.get_or_insert(found.utilization_percent());
+        request.utilization.get_or_insert_with(|| Given::of(found.utilization()));
     }
     if request.target == Target::Model {
         // As the model would run it, on the kernel that was chosen by its version.
-        request.utilization.get_or_insert(defaults::UTILIZATION_PERCENT);
+        request.utilization.get_or_insert_with(|| Given::of(Utilization::default()));
         (request.fs, request.linux) = (None, None);
     }
     request.target = Target::Kernel(target.to_owned());

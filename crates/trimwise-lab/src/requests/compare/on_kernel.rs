@@ -12,7 +12,7 @@ use trimwise::failure::{Failure, Mistake, Mistakes, set};
 use trimwise::fs::layout::FormatOptions;
 use trimwise::policy::Trimmer;
 use trimwise::profile::Profile;
-use trimwise::units::Bytes;
+use trimwise::units::{Bytes, Utilization};
 use trimwise::words;
 use trimwise::workload::days::Days;
 use trimwise_linux::kept;
@@ -47,6 +47,7 @@ pub struct Plan {
     pub policies: Vec<KernelPolicy>,
     pub(crate) workload: Workload,
     pub(crate) days: Option<Days>,
+    utilization: Option<Utilization>,
     pub(crate) memory: Bytes,
     pub(crate) seed: u64,
     pub(crate) here: Option<Here>,
@@ -127,6 +128,7 @@ impl Plan {
         let here =
             found.as_ref().map(|found| found.stand_in(&mut devices[0], days.is_some(), true)).transpose()?;
         let workload = found.as_ref().map_or_else(|| workload.clone(), |found| workload.scaled(&found.scale));
+        let utilization = request.utilization()?;
         let of_host = found.as_ref().and_then(|found| found.memory_mib);
         let memory_mib = request.memory.or(of_host).unwrap_or(defaults::MEMORY_MIB);
         let seed = request.seed.unwrap_or(defaults::SEED);
@@ -135,8 +137,8 @@ impl Plan {
                 device_arguments.iter().for_each(|d| command.option("--device", d));
             }
             policy_arguments.iter().for_each(|p| command.option("--policy", p));
-            if let Some(percent) = request.utilization {
-                command.option("--utilization", percent);
+            if let Some(utilization) = utilization {
+                command.option("--utilization", utilization);
             }
             command.option("--memory", memory_mib);
             if let Some(days) = &days {
@@ -150,13 +152,13 @@ impl Plan {
         let settings = Settings {
             target: Target::Kernel(target.to_string()),
             file_system: Some(target.file_system.name().into()),
-            utilization_percent: request.utilization,
+            utilization,
             host_memory_bytes: Some(memory.0),
             days: days.as_ref().map(Days::days),
             day: days.as_ref().map(|days| days.shape().to_string()),
             ..settings
         };
-        Ok(Self { devices, policies, workload, days, memory, seed, here, settings })
+        Ok(Self { devices, policies, workload, days, utilization, memory, seed, here, settings })
     }
 
     /// Returns the runs of these policies on a kernel.
@@ -174,7 +176,7 @@ impl Plan {
             long_in_use: self.here.is_some(),
             image,
             target,
-            utilization_percent: request.utilization,
+            utilization: self.utilization,
             memory: self.memory,
             seed,
             jobs: request.jobs,
@@ -212,7 +214,7 @@ pub(crate) struct Runs<'a> {
     pub long_in_use: bool,
     pub image: &'a KernelImage,
     pub target: &'a KernelTarget,
-    pub utilization_percent: Option<u8>,
+    pub utilization: Option<Utilization>,
     pub memory: Bytes,
     pub seed: u64,
     pub jobs: Option<u16>,
@@ -240,7 +242,7 @@ impl Runs<'_> {
             // The room of other file systems is unknown.
             if self.target.file_system == FileSystem::Ext4
                 && let Ok(room) =
-                    Room::of(device, FormatOptions::TODAY, self.utilization_percent.unwrap_or(0))
+                    Room::of(device, FormatOptions::TODAY, self.utilization.unwrap_or(Utilization::EMPTY))
             {
                 self.workload.check(&room, device)?;
             }
@@ -338,7 +340,7 @@ impl Runs<'_> {
         self.grid.jobs(self.jobs, |device| {
             let guest = match cell::writes_zeros(device, self.target) {
                 true => Bytes(self.memory.0.saturating_add(device.config.capacity_bytes / ZEROS_SHARE)),
-                false => guests::memory_of_guest(self.memory, device, self.utilization_percent),
+                false => guests::memory_of_guest(self.memory, device, self.utilization),
             };
             // A cell begins with a copy.
             let kept = if self.shares() {
@@ -364,8 +366,8 @@ impl Runs<'_> {
     }
 
     fn cell<'b>(&'b self, (device, policy, rep): Asked<'b>, workload: &'b KernelWorkload) -> KernelCell<'b> {
-        let Self { target, utilization_percent, long_in_use, days, seed, .. } = *self;
-        KernelCell { device, target, policy, workload, utilization_percent, long_in_use, days, rep, seed }
+        let Self { target, utilization, long_in_use, days, seed, .. } = *self;
+        KernelCell { device, target, policy, workload, utilization, long_in_use, days, rep, seed }
     }
 
     /// Finds which cells begin with the same drive.
@@ -403,7 +405,7 @@ impl Runs<'_> {
 
     /// Whether runs that age alike begin with the same drive.
     fn shares(&self) -> bool {
-        cell::is_aged_before(self.days, self.utilization_percent)
+        cell::is_aged_before(self.days, self.utilization)
     }
 
     /// Returns how long a run may take here that ages its drive itself, from what was measured on two cores of 2023:
@@ -419,7 +421,7 @@ impl Runs<'_> {
     fn expected_ageing(&self) -> Duration {
         let capacity = self.grid.devices.iter().map(|(_, device)| device.config.capacity_bytes).max();
         let gib = capacity.unwrap_or_default() as f64 / Bytes::gib(1).0 as f64;
-        let times_written = match (self.utilization_percent, self.long_in_use) {
+        let times_written = match (self.utilization, self.long_in_use) {
             (None, _) => 0.0,
             (Some(_), false) => 1.0,
             (Some(_), true) => 2.0,

@@ -21,6 +21,7 @@ use trimwise::compare::result::{Cell, Measure};
 use trimwise::compare::standings::{self, Standing};
 use trimwise::failure::{Failure, Mistake, Mistakes, argument, key};
 use trimwise::policy::PolicyId;
+use trimwise::units::Utilization;
 use trimwise::words;
 
 use entrants::Entrant;
@@ -131,7 +132,8 @@ pub struct Case {
     /// The workload.
     pub workload: String,
     /// How full the file system is before the run.
-    pub utilization_percent: u8,
+    #[serde(rename = "utilization_percent")]
+    pub utilization: Utilization,
     /// What policies are judged by.
     pub measure: Measure,
     /// The reference's time: the geometric mean over seeds and repetitions.
@@ -421,7 +423,7 @@ impl Tournament {
                 Case {
                     device: place.device.0.to_owned(),
                     workload: place.workload.to_owned(),
-                    utilization_percent: place.utilization_percent,
+                    utilization: place.utilization,
                     measure: runs[0].measure(),
                     reference_s: mean(&mut runs.iter().map(|run| cost(run).0 / 1e9)),
                     times: rows.iter().map(|(_, result)| result.costs[case].0).collect(),
