@@ -8,7 +8,10 @@ use std::marker::PhantomData;
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use trimwise::failure::{Failure, Key, Mistake};
+use trimwise::policy::PolicyId;
 use trimwise::units::Utilization;
+
+use crate::input::usual_name;
 
 /// A type that requests hold as [`Given`].
 pub trait Parse: Sized {
@@ -23,6 +26,12 @@ pub trait Parse: Sized {
 impl Parse for Utilization {
     fn parse(text: &str) -> Result<Self, Mistake> {
         text.parse().map_err(|_| Mistake::default().expected("a value from 0 to 100"))
+    }
+}
+
+impl Parse for PolicyId {
+    fn parse(text: &str) -> Result<Self, Mistake> {
+        Self::asked(&usual_name(text)).map_err(Mistake::that)
     }
 }
 

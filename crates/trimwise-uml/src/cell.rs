@@ -232,21 +232,25 @@ impl KernelPolicy {
 
     /// Parses a policy for a target.
     pub fn parse(text: &str, target: &KernelTarget) -> Result<Self, Mistake> {
-        let of_btrfs = match text {
-            "async" | "discard=async" => Some(Self::Async),
-            "discard=sync" => Some(Self::Commit),
-            _ => None,
-        };
-        if let Some(own) = of_btrfs.filter(|_| target.file_system == FileSystem::Btrfs) {
-            return Ok(own);
-        }
-        if Trimmer::is_daemon(text) || Trimmer::is_target(text) {
-            return Self::asked(text.parse().map_err(Mistake::that)?, text, target);
-        }
-        match text.parse() {
-            Ok(spec) => Self::asked(Trimmer::Kernel(spec), text, target),
-            Err(error) if text.starts_with("batch") => Err(Mistake::that(error.to_string())),
-            Err(_) => Err(Self::refused(text, target, "")),
+        let policy = PolicyId::asked(text).map_err(Mistake::that);
+        Self::of_asked(text, policy.as_ref(), target)
+    }
+
+    /// Returns the way in which a target follows a policy that was asked for as `text`, and read before.
+    pub fn of_asked(
+        text: &str,
+        policy: Result<&PolicyId, &Mistake>,
+        target: &KernelTarget,
+    ) -> Result<Self, Mistake> {
+        let refused = || Self::refused(text, target, "");
+        match policy {
+            Ok(PolicyId::Known(policy)) => Self::asked(*policy, text, target),
+            Ok(own) => Self::of_id(own, target).ok_or_else(refused),
+            // The grammar explains what is wrong with a policy that any kernel can follow.
+            Err(why) if Trimmer::is_daemon(text) || Trimmer::is_target(text) || text.starts_with("batch") => {
+                Err(why.clone())
+            }
+            Err(_) => Err(refused()),
         }
     }
 
@@ -259,6 +263,9 @@ impl KernelPolicy {
     pub fn of_id(id: &PolicyId, target: &KernelTarget) -> Option<Self> {
         match id {
             PolicyId::Known(policy) => Self::of(*policy, target).ok(),
+            PolicyId::Named(name) if &**name == "discard=sync" => {
+                (target.file_system == FileSystem::Btrfs).then_some(Self::Commit)
+            }
             PolicyId::Named(_) => Self::all_of(target).into_iter().find(|own| own.id() == *id),
         }
     }

@@ -13,6 +13,7 @@ use trimwise_study::caller::Silent;
 use trimwise_study::compare::CompareRequest;
 use trimwise_study::compare::workload::Workload;
 use trimwise_study::defaults;
+use trimwise_study::given::Given;
 use trimwise_study::sweep::on_kernel::{self as seam, KernelCell, KernelPlans};
 use trimwise_study::sweep::{Named, Outcome, Ran, result};
 use trimwise_uml::cell::{KernelCellError, KernelTarget};
@@ -76,8 +77,8 @@ impl KernelPlans for OnKernel {
         self.runs(plan, defaults::SEED).check()
     }
 
-    fn policy(&self, text: &str) -> Result<(String, PolicyId), Failure> {
-        on_kernel::policy(text, &self.target).map(|(name, policy)| (name, policy.id()))
+    fn policy(&self, asked: &Given<PolicyId>) -> Result<(String, PolicyId), Failure> {
+        on_kernel::policy(asked, &self.target).map(|(name, policy)| (name, policy.id()))
     }
 
     fn target(&self) -> String {

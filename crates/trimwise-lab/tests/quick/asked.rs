@@ -13,7 +13,7 @@ use crate::common::{LABORATORY, command_in, refused, text};
 fn request() -> CompareRequest {
     CompareRequest {
         workload: "append:4KiB:1MiB".to_owned(),
-        policies: vec!["off".to_owned(), "commit".to_owned()],
+        policies: vec!["off".into(), "commit".into()],
         utilization: Some("1".into()),
         reps: 2,
         // No such kernel is ever built.

@@ -103,7 +103,7 @@ pub fn run(
     }
     if request.check.is_some() {
         // No kernel is needed for requests that the model rejects.
-        on_model::Plan::of(&CompareRequest { policies: vec![PolicyId::OFF.to_string()], ..request.clone() })?;
+        on_model::Plan::of(&CompareRequest { policies: vec![Given::of(PolicyId::OFF)], ..request.clone() })?;
     }
     let mut advice = laboratory.advise(request, caller)?;
     if let Some(comparison) = &mut advice.comparison
@@ -134,7 +134,7 @@ pub fn in_model(
             .fail());
     }
     let request = file_system::on_model(request, found);
-    let mut request = CompareRequest { policies: vec![PolicyId::OFF.to_string()], ..request };
+    let mut request = CompareRequest { policies: vec![Given::of(PolicyId::OFF)], ..request };
     let plan = on_model::Plan::of(&request)?;
     if let Kind::Trace(file) = &plan.workload.kind {
         file.expect_to_trim()?;
@@ -231,7 +231,8 @@ fn compared(request: &CompareRequest, hunt: &Hunt, found: &Found) -> CompareRequ
     let today = here.and_then(|here| here.today(hunt.plan.days.is_some())?.known());
     let today = today.filter(|today| !found.shortlist.contains(today));
     let bound = Trimmer::Kernel(PolicySpec::IDEAL);
-    let policies = found.shortlist.iter().chain(&today).chain(&[bound]).map(Trimmer::to_string).collect();
+    let policies = found.shortlist.iter().copied().chain(today).chain([bound]);
+    let policies = policies.map(|policy| Given::of(policy.into())).collect();
     CompareRequest { policies, seed: Some(hunt.fresh_seed()), ..request.clone() }
 }
 

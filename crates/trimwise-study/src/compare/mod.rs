@@ -53,7 +53,7 @@ pub struct CompareRequest {
     /// Whether to model the whole drive of `here` with all of its work, however large.
     pub full_size: bool,
     /// Empty: the default policies of the target.
-    pub policies: Vec<String>,
+    pub policies: Vec<Given<PolicyId>>,
     pub target: Target,
     /// The file system: the model's ext4, or another one on the closest kernel that is built. `None`: that of `here`,
     /// or the target's.
@@ -350,8 +350,8 @@ impl<P: Copy + Sync> Grid<'_, P> {
 }
 
 /// Returns the given values, or the default if there are none.
-pub fn or<const N: usize>(given: &[String], default: [&str; N]) -> Vec<String> {
-    if given.is_empty() { default.map(str::to_owned).to_vec() } else { given.to_vec() }
+pub fn or<T: Clone + From<&'static str>, const N: usize>(given: &[T], default: [&'static str; N]) -> Vec<T> {
+    if given.is_empty() { default.map(T::from).into() } else { given.to_vec() }
 }
 
 impl Settings {

@@ -28,6 +28,7 @@ use super::workload::{Kind, Workload, is_full, report_phase};
 use super::{Comparison, Grid, Linux, Settings, finish, no_fill, or};
 use crate::caller::{self, Caller, OnInterrupt, Report, Silent};
 use crate::defaults;
+use crate::given::Given;
 use crate::guest_limits::GuestLimits;
 use crate::input::{self, distinct, named};
 
@@ -71,13 +72,13 @@ impl Plan {
             None => or(&request.policies, defaults::POLICIES),
         };
         if let (true, Some(found)) = (request.policies.is_empty(), &found) {
-            policy_arguments = found.policies(days.is_some(), None);
+            policy_arguments = found.policies(days.is_some(), None).into_iter().map(Given::of).collect();
         }
         let policies = distinct(&policy_arguments, "policies", input::trimmer)?;
         if let (None, Some(name)) = (&days, policies.iter().find(|policy| policy.is_hosted())) {
             return Err(needs_days(&name.to_string()));
         }
-        let mut devices = named(&device_arguments, "devices", input::device)?;
+        let mut devices = named(&device_arguments, "devices", |name| input::device(name))?;
         let given_memory = request.memory.or(found.as_ref().and_then(|found| found.memory_mib));
         let given_linux = match (&found, &request.linux, &target) {
             (Some(found), None, None) => found.linux.clone(),
@@ -430,7 +431,7 @@ mod tests {
         let request = CompareRequest {
             workload: "append:64KiB:8MiB".to_owned(),
             devices: vec![drive.display().to_string()],
-            policies: vec!["off".to_owned()],
+            policies: vec!["off".into()],
             utilization: Some("50".into()),
             reps: 2,
             ..CompareRequest::default()
@@ -472,7 +473,7 @@ mod tests {
         let request = CompareRequest {
             workload: file("small.pmrc", mail),
             devices: vec![file("small.toml", &drive)],
-            policies: vec!["commit".to_owned()],
+            policies: vec!["commit".into()],
             utilization: Some("10".into()),
             reps: 2,
             ..CompareRequest::default()

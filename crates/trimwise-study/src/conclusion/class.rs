@@ -77,7 +77,7 @@ pub fn run(profile: &str, policy: &str, rep: u32) -> Result<String, Failure> {
     };
     let (request, workload, stand_in) = of_class(profile, mount, today)
         .ok_or_else(|| Failure::usage(format!("{profile}: no such class")))??;
-    let request = CompareRequest { policies: vec![policy.to_owned()], ..request };
+    let request = CompareRequest { policies: vec![policy.into()], ..request };
     let plan = Plan::on(&request, workload, Some(stand_in))?;
     let cell =
         plan.run_cell((&plan.devices[0].1, plan.policies[0]), rep, Arc::new(|_, _| ()), &Arc::default())?;

@@ -33,7 +33,7 @@ const CELLS_MAX: u64 = 10_000_000;
 #[serde(deny_unknown_fields)]
 struct Document {
     devices: Option<List<String>>,
-    policies: Option<List<String>>,
+    policies: Option<List<Given<PolicyId>>>,
     workloads: Option<List<String>>,
     utilizations_percent: Option<List<Whole>>,
     seeds: Option<List<Seeds>>,
@@ -307,18 +307,18 @@ impl Grid {
             source.refuse(&at, Mistake::that(format!("{shown}{}", error.message())))
         })?;
 
-        let lists = [
-            ("devices", "\"sata-small\"", document.devices),
-            ("policies", "\"off\", \"commit\"", document.policies),
-            ("workload", "\"default\"", document.workloads),
+        let missing = [
+            ("devices", "\"sata-small\"", document.devices.is_none()),
+            ("policies", "\"off\", \"commit\"", document.policies.is_none()),
+            ("workload", "\"default\"", document.workloads.is_none()),
         ];
-        let missing = lists.iter().filter(|(.., list)| list.is_none()).map(|(key, example, _)| {
+        let missing = missing.into_iter().filter(|(.., is_missing)| *is_missing).map(|(key, example, _)| {
             let expected = format!("a list, such as [{example}]");
-            Mistake::on(*key).because("is missing").expected(expected).at(file, None)
+            Mistake::on(key).because("is missing").expected(expected).at(file, None)
         });
-        let missing = Mistakes(missing.collect());
-        let [Some(devices), Some(policies), Some(workloads)] = lists.map(|(.., list)| list) else {
-            return Err(Failure::Usage(missing));
+        let lists = (document.devices, document.policies, document.workloads);
+        let (Some(devices), Some(policies), Some(workloads)) = lists else {
+            return Err(Failure::Usage(Mistakes(missing.collect())));
         };
         let mut wrong = Mistakes::default();
         wrong.keep(source.distinct(("devices", "\"sata-small\""), &devices, |given| {

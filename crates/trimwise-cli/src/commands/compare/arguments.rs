@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use trimwise::compare::result::Measure;
-use trimwise::policy::terms;
+use trimwise::policy::{PolicyId, terms};
 use trimwise::units::Utilization;
 use trimwise::workload::days::{DAYS_MAX, DayShape};
 use trimwise_linux::file_system::FileSystem;
@@ -13,6 +13,7 @@ use crate::arguments::GuestLimits;
 use crate::arguments::{OutputArguments, policy_help, whole, whole_in, word};
 use trimwise_study::check::REPS;
 use trimwise_study::defaults;
+use trimwise_study::given::Given;
 
 /// Arguments of `compare`.
 #[derive(Debug, Args)]
@@ -43,7 +44,7 @@ pub struct CompareArguments {
     pub full_size: bool,
 
     #[arg(long = "policy", short = 'p', value_name = "P", num_args = 1.., help = policy_help())]
-    pub policies: Vec<String>,
+    pub policies: Vec<Given<PolicyId>>,
 
     /// Where to run: `model` (virtual time); `kernel:VERSION:FS[:MOUNT_OPTIONS]`, a real kernel on the
     /// modelled drive (virtual time; FS is ext4, xfs, btrfs or f2fs); `dir:PATH`, an existing directory

@@ -10,7 +10,7 @@ use crate::guests::{self, Bounds, RealKernel};
 use trimwise::compare::result::{Cell, DriveFacts, Target};
 use trimwise::failure::{Failure, Mistake, Mistakes, set};
 use trimwise::fs::layout::FormatOptions;
-use trimwise::policy::Trimmer;
+use trimwise::policy::{PolicyId, Trimmer};
 use trimwise::profile::Profile;
 use trimwise::units::{Bytes, Utilization};
 use trimwise::words;
@@ -34,6 +34,7 @@ use trimwise_study::compare::room::Room;
 use trimwise_study::compare::workload::Workload;
 use trimwise_study::compare::{CompareRequest, Comparison, Grid, Ran, Settings, finish, no_fill, or};
 use trimwise_study::defaults;
+use trimwise_study::given::Given;
 use trimwise_study::input::{self, distinct, named};
 
 /// What part of a drive's bytes takes memory where data are zeros: metadata and short writes, with room to spare.
@@ -62,16 +63,20 @@ pub(super) fn refusals(request: &CompareRequest, workload: &Workload, target: &K
         _ => Vec::new(),
     };
     let days = days(request, workload);
-    let policies = request.policies.iter().filter_map(|text| policy(text, target).err());
-    let daemon = request.policies.iter().filter(|text| Trimmer::is_daemon(text)).map(|text| needs_days(text));
+    let policies = request.policies.iter().filter_map(|asked| policy(asked, target).err());
+    let daemon = request.policies.iter().map(ToString::to_string).filter(|text| Trimmer::is_daemon(text));
+    let daemon = daemon.map(|text| needs_days(&text));
     let daemon = daemon.filter(|_| matches!(days, Ok(None)));
     let of_workload = [to_guest(workload).err(), days.as_ref().err().cloned()];
     policies.chain(daemon).chain(of_workload.into_iter().flatten()).flat_map(of_usage).collect()
 }
 
-/// Parses a policy of a kernel.
-pub(crate) fn policy(text: &str, target: &KernelTarget) -> Result<(String, KernelPolicy), Failure> {
-    let policy = KernelPolicy::parse(&input::usual_name(text), target)
+/// Returns the kernel's way to follow a policy, with its name in tables.
+pub(crate) fn policy(
+    asked: &Given<PolicyId>,
+    target: &KernelTarget,
+) -> Result<(String, KernelPolicy), Failure> {
+    let policy = KernelPolicy::of_asked(&input::usual_name(&asked.to_string()), asked.value(), target)
         .map_err(|mistake| Mistake { asked: Mistake::on("policies").asked, ..mistake }.fail())?;
     Ok((policy.to_string(), policy))
 }
@@ -106,17 +111,17 @@ impl Plan {
         let days = days(request, &workload)?;
         let mut policy_arguments = request.policies.clone();
         if policy_arguments.is_empty() {
-            policy_arguments = match &found {
-                Some(found) => {
-                    found.policies(days.is_some(), Some(&|text| KernelPolicy::parse(text, target).is_ok()))
-                }
-                None => KernelPolicy::all_of(target).iter().map(ToString::to_string).collect(),
+            let has = |policy: &PolicyId| KernelPolicy::of_id(policy, target).is_some();
+            let usual = match &found {
+                Some(found) => found.policies(days.is_some(), Some(&has)),
+                None => KernelPolicy::all_of(target).into_iter().map(KernelPolicy::id).collect(),
             };
+            policy_arguments = usual.into_iter().map(Given::of).collect();
             if days.is_some() && found.is_none() {
-                policy_arguments.extend(["batch:1d", "batch:1w"].map(str::to_owned));
+                policy_arguments.extend(["batch:1d", "batch:1w"].map(Given::from));
             }
         }
-        let policies = distinct(&policy_arguments, "policies", |text| policy(text, target))?;
+        let policies = distinct(&policy_arguments, "policies", |asked| policy(asked, target))?;
         if policies.iter().any(|policy| policy.is_daemon()) {
             guests::trimwised()?;
         }
@@ -124,7 +129,7 @@ impl Plan {
             Some(found) => vec![found.device.clone()],
             None => or(&request.devices, [defaults::DEVICE]),
         };
-        let mut devices = named(&device_arguments, "devices", input::device)?;
+        let mut devices = named(&device_arguments, "devices", |name| input::device(name))?;
         let here =
             found.as_ref().map(|found| found.stand_in(&mut devices[0], days.is_some(), true)).transpose()?;
         let workload = found.as_ref().map_or_else(|| workload.clone(), |found| workload.scaled(&found.scale));
