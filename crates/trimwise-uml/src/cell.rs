@@ -92,6 +92,12 @@ impl KernelTarget {
     }
 }
 
+impl From<&KernelTarget> for Target {
+    fn from(target: &KernelTarget) -> Self {
+        Self::Kernel(target.to_string())
+    }
+}
+
 impl FromStr for KernelTarget {
     type Err = String;
 
@@ -475,7 +481,7 @@ impl KernelCell<'_> {
         CellId {
             device: self.device.name.clone(),
             policy: self.policy.id(),
-            target: Target::Kernel(self.target.to_string()),
+            target: self.target.into(),
             rep: self.rep,
         }
     }

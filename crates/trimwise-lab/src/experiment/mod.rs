@@ -20,6 +20,7 @@ mod verdicts_fs;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use trimwise::compare::cell::CellError;
+use trimwise::compare::result::Target;
 use trimwise::policy::PolicySpec;
 use trimwise::profile::Profile;
 use trimwise::units::Bytes;
@@ -117,7 +118,7 @@ impl Experiment {
                 return kernel.parse().map(Some).map_err(Failure::usage);
             }
             (On::This(target), _) if self.takes_kernel() => return Ok(Some(target.clone())),
-            (On::This(target), _) => format!("kernel:{target}"),
+            (On::This(target), _) => Target::from(target).to_string(),
             (On::Kernel, Host::Model) => "kernel".to_owned(),
         };
         let able = ALL.iter().filter(|e| e.takes_kernel()).map(|e| e.name);
@@ -141,7 +142,7 @@ impl Experiment {
             }
         }
         let Some(target) = target else { return Ok(()) };
-        let of = |why: Words| Mistake::of("on", format!("kernel:{target}")).because(why).fail();
+        let of = |why: Words| Mistake::of("on", Target::from(target)).because(why).fail();
         target.check_for_policies().map_err(of)?;
         guests::image(target).map(drop)
     }

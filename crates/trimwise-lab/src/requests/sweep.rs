@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use trimwise::compare::result::Target;
 use trimwise::failure::Failure;
 use trimwise::policy::PolicyId;
 use trimwise::profile::Profile;
@@ -35,10 +34,9 @@ impl seam::Kernels for Kernels {
         request: &CompareRequest,
         workload: &Workload,
     ) -> Result<Option<Box<dyn KernelPlans>>, Failure> {
-        let Target::Kernel(text) = file_system::target(request, workload, None, &Silent::default())? else {
+        let Some(target) = file_system::target(request, workload, None, &Silent::default())? else {
             return Ok(None);
         };
-        let target: KernelTarget = text.parse().map_err(Failure::usage)?;
         let image = guests::image(&target)?;
         Ok(Some(Box::new(OnKernel { target, image, plans: Vec::new() })))
     }
@@ -67,8 +65,8 @@ impl OnKernel {
 
 impl KernelPlans for OnKernel {
     fn add(&mut self, request: &CompareRequest) -> Result<(), Failure> {
-        let (request, target) = on_chosen(request, &self.target.to_string(), None)?;
-        let plan = on_kernel::Plan::of(&request, &target)?;
+        let request = on_chosen(request, &self.target, None);
+        let plan = on_kernel::Plan::of(&request, &self.target)?;
         self.plans.push((request, plan));
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! The runs on the kernel.
 
 use serde_json::Value;
+use trimwise::compare::result::Target;
 use trimwise::units::Bytes;
 use trimwise::workload::week::Week;
 use trimwise_linux::real_kernel;
@@ -30,7 +31,7 @@ pub(super) fn choice(
     let mut cases = cases();
     if let Some(target) = target {
         cases.retain(|case| case.file_system == target.file_system.name());
-        let of = Mistake::of("on", format!("kernel:{target}"));
+        let of = Mistake::of("on", Target::from(target));
         if cases.is_empty() {
             let expected = format!("one of {} as the file system", FILE_SYSTEMS.join(", "));
             return Err(of.expected(expected).fail());

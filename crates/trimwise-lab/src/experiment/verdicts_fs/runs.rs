@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use trimwise::compare::cell::{SETTLING, commit_phase};
-use trimwise::compare::result::{Cell, WorkloadFigures};
+use trimwise::compare::result::{Cell, Target, WorkloadFigures};
 use trimwise::profile::Profile;
 use trimwise::units::{Bytes, UNIT_BYTES};
 use trimwise::workload::days::Days;
@@ -69,7 +69,7 @@ pub(super) fn choice(
     if let Some(target) = target {
         if !target.options.is_empty() {
             let why = "each way of trimming sets its own mount options";
-            return Err(Mistake::of("on", format!("kernel:{target}")).because(why).expected("none").fail());
+            return Err(Mistake::of("on", Target::from(target)).because(why).expected("none").fail());
         }
         cases.retain(|case| case.file_system == target.file_system.name());
     }

@@ -2,7 +2,6 @@
 
 pub mod on_kernel;
 
-use trimwise::compare::result::Target;
 use trimwise::failure::Failure;
 use trimwise_study::advise::{Advice, expect_trim, in_model};
 use trimwise_study::caller::Caller;
@@ -22,12 +21,12 @@ pub fn run(request: &CompareRequest, caller: &dyn Caller) -> Result<Advice, Fail
     request.check.as_deref().map(check::parse).transpose()?;
     let workload = Workload::of(request)?;
     let mut found = StandIn::of(request, &workload)?;
-    let Target::Kernel(target) = file_system::target(request, &workload, found.as_mut(), caller)? else {
+    let Some(target) = file_system::target(request, &workload, found.as_mut(), caller)? else {
         return in_model(request, found.as_ref(), caller, &check::run);
     };
     if let Some((_, device)) = request.devices.first().map(|name| input::device(name)).transpose()? {
         expect_trim(&device)?;
     }
-    let (chosen, target) = on_chosen(request, &target, found.as_ref())?;
+    let chosen = on_chosen(request, &target, found.as_ref());
     on_kernel::run(&chosen, &target, (workload, found), (caller, request))
 }

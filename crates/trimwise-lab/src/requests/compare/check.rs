@@ -55,7 +55,7 @@ impl<'a> Planned<'a> {
         if checked.is_empty() {
             let expected =
                 words!["at least one ", set("policies", format!("of {}", KernelPolicy::forms(target)))];
-            let of = Mistake::of("check", format!("kernel:{target}"));
+            let of = Mistake::of("check", Target::from(target));
             return Err(of.because("this kernel has none of these policies").expected(expected).fail());
         }
         let image = guests::image(target).map_err(|failure| failure.to_string());
@@ -69,7 +69,7 @@ impl<'a> Planned<'a> {
             Err(reason) => (None, Some(reason)),
         };
         Ok(Check {
-            target: Target::Kernel(self.target.to_string()),
+            target: self.target.into(),
             kernel,
             cells,
             summary: Vec::new(),

@@ -1,6 +1,5 @@
 //! Which kernel runs the file system that a request is about: the built one that is closest to the host's.
 
-use trimwise::compare::result::Target;
 use trimwise::failure::{Failure, Mistake, Words, key, set};
 use trimwise::policy::LinuxVersion;
 use trimwise::words;
@@ -16,7 +15,7 @@ use trimwise_uml::job::FileSystem;
 
 use super::on_kernel;
 
-/// Chooses where a request runs. Tells `found` which file system answers, and whoever asked if that is the model's ext4 in
+/// Chooses the kernel that a request runs on; `None` for the model. Tells `found` which file system answers, and whoever asked if that is the model's ext4 in
 /// place of another.
 ///
 /// # Errors
@@ -27,11 +26,11 @@ pub(crate) fn target(
     workload: &Workload,
     found: Option<&mut StandIn>,
     caller: &dyn Caller,
-) -> Result<Target, Failure> {
+) -> Result<Option<KernelTarget>, Failure> {
     let (file_system, of_host) = asked(request, found.as_deref());
     let of = Mistake::of("fs", file_system.name());
     if file_system == FileSystem::Ext4 {
-        return Ok(Target::Model);
+        return Ok(None);
     }
     if let Some(found) = found.as_ref().filter(|_| of_host != Some(file_system)) {
         let own = of_host.filter(|fs| *fs != FileSystem::Ext4);
@@ -65,7 +64,7 @@ pub(crate) fn target(
                     let (name, kernel) = (title(file_system), &target.kernel);
                     found.answered_by(format!("The file system is {name} itself, that of Linux {kernel}."));
                 }
-                return Ok(Target::Kernel(target.to_string()));
+                return Ok(Some(target));
             };
             // What would be accepted there helps nobody who did not name it.
             (words![Mistake { accepted: None, ..what }.to_string()], String::new())
@@ -73,7 +72,7 @@ pub(crate) fn target(
     };
     if let Some(found) = found.filter(|_| request.fs.is_none()) {
         answer_by_model(file_system, (&reason.to_string(), &remedy), (found, caller));
-        return Ok(Target::Model);
+        return Ok(None);
     }
     let differs = differs(file_system);
     let rest = format!(") shows what TRIM is worth to this drive and work, not what {differs}{remedy}");

@@ -29,15 +29,15 @@ pub fn run(request: &CompareRequest, caller: &dyn Caller) -> Result<Comparison, 
     let workload = Workload::of(request)?;
     let mut found = StandIn::of(request, &workload)?;
     let target = match &request.target {
-        Target::Model => file_system::target(request, &workload, found.as_mut(), caller)?,
-        given => given.clone(),
+        Target::Kernel(asked) => Some(parsed(asked)?),
+        _ => file_system::target(request, &workload, found.as_mut(), caller)?,
     };
-    let Target::Kernel(text) = &target else {
+    let Some(target) = target else {
         let request = on_model(request, found.as_ref());
         return check::run(&request, planned(&request, workload, found)?, caller);
     };
-    let (request, parsed) = on_chosen(request, text, found.as_ref())?;
-    on_kernel::run(&request, &parsed, (workload, found), caller)
+    let request = on_chosen(request, &target, found.as_ref());
+    on_kernel::run(&request, &target, (workload, found), caller)
 }
 
 /// Makes a plan for the model, with a target of its check that a kernel can have.
@@ -50,15 +50,13 @@ pub(crate) fn planned(
     on_model::Plan::on(request, workload, found)
 }
 
-/// Returns a request for a kernel that was chosen, and that kernel with its file system.
-pub fn on_chosen(
-    request: &CompareRequest,
-    target: &str,
-    found: Option<&StandIn>,
-) -> Result<(CompareRequest, KernelTarget), Failure> {
-    let parsed = target
-        .parse()
-        .map_err(|e: String| Mistake::of("target", format!("kernel:{target}")).because(e).fail())?;
+/// Reads the kernel that `--target` names.
+fn parsed(asked: &str) -> Result<KernelTarget, Failure> {
+    asked.parse().map_err(|e: String| Mistake::of("target", format!("kernel:{asked}")).because(e).fail())
+}
+
+/// Returns a request for a kernel that was chosen.
+pub fn on_chosen(request: &CompareRequest, target: &KernelTarget, found: Option<&StandIn>) -> CompareRequest {
     let mut request = request.clone();
     if let Some(found) = found {
         request.utilization.get_or_insert_with(|| Given::of(found.utilization()));
@@ -68,6 +66,6 @@ pub fn on_chosen(
         request.utilization.get_or_insert_with(|| Given::of(Utilization::default()));
         (request.fs, request.linux) = (None, None);
     }
-    request.target = Target::Kernel(target.to_owned());
-    Ok((request, parsed))
+    request.target = target.into();
+    request
 }

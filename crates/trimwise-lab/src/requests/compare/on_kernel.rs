@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::guests::{self, Bounds, RealKernel};
-use trimwise::compare::result::{Cell, DriveFacts, Target};
+use trimwise::compare::result::{Cell, DriveFacts};
 use trimwise::failure::{Failure, Mistake, Mistakes, set};
 use trimwise::fs::layout::FormatOptions;
 use trimwise::policy::{PolicyId, Trimmer};
@@ -155,7 +155,7 @@ impl Plan {
         });
         let memory = Bytes::mib(memory_mib);
         let settings = Settings {
-            target: Target::Kernel(target.to_string()),
+            target: target.into(),
             file_system: Some(target.file_system.name().into()),
             utilization,
             host_memory_bytes: Some(memory.0),
