@@ -13,14 +13,13 @@
 //! - After a workload that times one operation, its files are removed before the drive's figures are taken.
 
 use std::fmt;
-use std::str::FromStr;
 
 use thiserror::Error;
 use trimwise::block::Port;
 use trimwise::compare::cell::{SETTLING, commit_phase};
 use trimwise::compare::days::DaysFigures;
 use trimwise::compare::gauge::{Stale, device_figures};
-use trimwise::compare::result::{Cell, CellId, DriveFacts, Target, WorkloadFigures};
+use trimwise::compare::result::{Cell, CellId, DriveFacts, WorkloadFigures};
 use trimwise::failure::{Mistake, Words, key};
 use trimwise::policy::{BatchConfig, LazyConfig, PolicyId, PolicySpec, SetConfig, Trimmer};
 use trimwise::profile::Profile;
@@ -31,100 +30,14 @@ use trimwise::workload::days::Days;
 use trimwise::workload::own::OwnFigures;
 
 use crate::disk::Disk;
-use crate::guest::TRIM_TARGET;
-use crate::images::{KernelError, KernelName};
 use crate::job::{
     DAEMON_FOLDER, FileSystem, Guest, Job, JobError, MOUNT_POINT, Outcome, Part, ProgramEnd, Said, Step,
     StepReport,
 };
+pub use trimwise_linux::kernel_target::KernelTarget;
+use trimwise_linux::kernel_target::{DM_TRIM, EXT4_TRIM, TRIM_TARGET};
 use trimwise_linux::program_end::expect_success;
 use trimwise_linux::sparse_store::SparseStore;
-
-/// A kernel, a file system and its mount options: `6.1:ext4`, `5.10:btrfs:compress=zstd,noatime`,
-/// `6.12+ext4-trim+kasan:ext4`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KernelTarget {
-    /// As `trimwise kernel list` names it.
-    pub kernel: KernelName,
-    pub file_system: FileSystem,
-    /// As in mount(8), separated by commas. The options for discard come with the policy.
-    pub options: String,
-}
-
-impl KernelTarget {
-    /// Returns true if the file system is an ext4 with the patches of [`EXT4_TRIM`].
-    pub fn has_ext4_trim(&self) -> bool {
-        self.file_system == FileSystem::Ext4 && self.kernel.patches().iter().any(|set| set == EXT4_TRIM)
-    }
-
-    /// Returns true if the kernel has the target [`DM_TRIM`], unless the mount options already put it below the file
-    /// system.
-    fn has_dm_trim(&self) -> bool {
-        self.kernel.patches().iter().any(|set| set == DM_TRIM) && !self.puts_target()
-    }
-
-    fn puts_target(&self) -> bool {
-        self.options.split(',').any(|option| option.split('=').next() == Some(TRIM_TARGET))
-    }
-
-    pub fn mount_options(&self, policy: KernelPolicy) -> String {
-        let of_policy = policy.mount_option(self.file_system);
-        match self.options.as_str() {
-            "" => of_policy,
-            others => format!("{others},{of_policy}"),
-        }
-    }
-
-    /// Rejects options that a policy sets; the error names the option, and the policy or step that sets it.
-    pub fn check_for_policies(&self) -> Result<(), Words> {
-        const OF_POLICIES: [&str; 7] =
-            ["discard", "nodiscard", "trim_low", "trim_high", "trim_workers", "trim_reuse", "notrim_reuse"];
-        let is_discard =
-            |option: &&str| option.split('=').next().is_some_and(|name| OF_POLICIES.contains(&name));
-        match self.options.split(',').find(is_discard) {
-            None => Ok(()),
-            Some(option) => Err(words![
-                format!("mount option '{option}' is set by "),
-                key("policies"),
-                format!("; give it there: {}", KernelPolicy::forms(self))
-            ]),
-        }
-    }
-}
-
-impl From<&KernelTarget> for Target {
-    fn from(target: &KernelTarget) -> Self {
-        Self::Kernel(target.to_string())
-    }
-}
-
-impl FromStr for KernelTarget {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let mut parts = text.splitn(3, ':');
-        let (version, file_system) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-        if version.is_empty() || file_system.is_empty() {
-            let names = FileSystem::ALL.map(FileSystem::name).join(", ");
-            return Err(format!(
-                "'{text}' is not a kernel with a file system; expected VERSION:FS[:MOUNT_OPTIONS] such as 6.1:ext4, \
-                 where FS is one of {names}"
-            ));
-        }
-        Ok(Self {
-            kernel: version.parse().map_err(|e: KernelError| e.to_string())?,
-            file_system: file_system.parse()?,
-            options: parts.next().unwrap_or_default().to_owned(),
-        })
-    }
-}
-
-impl fmt::Display for KernelTarget {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.kernel, self.file_system.name())?;
-        if self.options.is_empty() { Ok(()) } else { write!(f, ":{}", self.options) }
-    }
-}
 
 /// A kernel's ways of using TRIM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,12 +62,6 @@ pub enum KernelPolicy {
 /// Idle time before days begin: enough for discards that are sent slowly, and for a daemon to get to know the file
 /// system.
 pub const LONG_REST: SimDuration = SimDuration::from_secs(7_200);
-
-/// The patches that add policies to ext4, as a target names them: `6.12+ext4-trim:ext4`.
-pub(crate) const EXT4_TRIM: &str = "ext4-trim";
-
-/// The set that adds a device-mapper target, as a target names it: `6.12+dm-trim:xfs`.
-const DM_TRIM: &str = "dm-trim";
 
 /// Returns the mount option that puts `kernel/dm-trim` below the file system with this policy; `None` if the target has
 /// no such policy.
@@ -364,6 +271,31 @@ impl KernelPolicy {
         matches!(self, Self::Daemon(_))
     }
 
+    /// Returns the mount options of a target under this policy.
+    pub fn mount_options(self, target: &KernelTarget) -> String {
+        let of_policy = self.mount_option(target.file_system);
+        match target.options.as_str() {
+            "" => of_policy,
+            others => format!("{others},{of_policy}"),
+        }
+    }
+
+    /// Rejects mount options of a target that a policy sets; the error names the option, and the policy or step that sets it.
+    pub fn check_options(target: &KernelTarget) -> Result<(), Words> {
+        const OF_POLICIES: [&str; 7] =
+            ["discard", "nodiscard", "trim_low", "trim_high", "trim_workers", "trim_reuse", "notrim_reuse"];
+        let is_discard =
+            |option: &&str| option.split('=').next().is_some_and(|name| OF_POLICIES.contains(&name));
+        match target.options.split(',').find(is_discard) {
+            None => Ok(()),
+            Some(option) => Err(words![
+                format!("mount option '{option}' is set by "),
+                key("policies"),
+                format!("; give it there: {}", Self::forms(target))
+            ]),
+        }
+    }
+
     pub fn mount_option(self, file_system: FileSystem) -> String {
         match (self, file_system) {
             (Self::Off | Self::Batch(_) | Self::Daemon(_), _) => "nodiscard".to_owned(),
@@ -509,7 +441,7 @@ impl KernelCell<'_> {
 
     fn mount(&self) -> Step {
         let file_system = self.target.file_system;
-        Step::Mount { file_system, options: self.target.mount_options(self.policy) }
+        Step::Mount { file_system, options: self.policy.mount_options(self.target) }
     }
 
     fn zeros(&self) -> Option<Step> {
@@ -754,7 +686,7 @@ mod tests {
     fn a_target_below_the_file_system_is_a_mount_option() {
         let of = |policy: &str, fs| {
             let target = target("6.12+dm-trim", fs);
-            KernelPolicy::parse(policy, &target).map(|policy| target.mount_options(policy))
+            KernelPolicy::parse(policy, &target).map(|policy| policy.mount_options(&target))
         };
         for (policy, options) in [
             ("dm-trim", "x-trim"),
@@ -950,7 +882,7 @@ mod tests {
         let make = KernelWorkload::Command { setup: words("tar x"), run: words("make all") };
         let expected = "mkfs.ext4, mount of ext4 with 'noatime,nodiscard', FITRIM at intervals, writing zeros, ageing to \
                         70 %, sleep, crediting entropy, tar, sync, sleep, make, GETFSMAP";
-        let made = steps("6.1:ext4:noatime", "batch:90s", &make, Some(70), 0);
+        let made = steps("6.1:ext4:noatime", "batch:90s", &make, Some(Utilization::of(70)), 0);
         assert_eq!(names(made), (expected.to_owned(), "make".to_owned()));
         let append = KernelWorkload::Timed("append".to_owned());
         let expected =
@@ -963,7 +895,7 @@ mod tests {
             let phase = Step::Sleep { ns: commit_phase(rep).as_nanos() };
             let spec = "append".to_owned();
             let timed = Step::Timed { spec, part: Part::Whole, rep, seed: own };
-            assert_eq!(steps[3..], [&ageing(50, own)[..], &[phase, timed]].concat());
+            assert_eq!(steps[3..], [&ageing(Utilization::of(50), own)[..], &[phase, timed]].concat());
         }
     }
 
@@ -1023,7 +955,7 @@ mod tests {
 
     #[test]
     fn discard_is_the_policy_s_affair() {
-        let check = |text: &str| text.parse::<KernelTarget>().unwrap().check_for_policies();
+        let check = |text: &str| KernelPolicy::check_options(&text.parse().unwrap());
         for text in ["6.1:ext4:noatime,discard", "6.1:btrfs:discard=async", "6.1:f2fs:nodiscard"] {
             assert!(check(text).unwrap_err().to_string().contains("--policy"), "{text}");
         }

@@ -50,14 +50,12 @@ use daemon::Daemon;
 use trimwise_linux::block_on;
 use trimwise_linux::directory::RealDirectory;
 use trimwise_linux::ioctl::{Fsmap, FsmapQuery, FstrimRange, credit_randomness, fitrim};
+use trimwise_linux::kernel_target::TRIM_TARGET;
 use trimwise_linux::mount::{Mount, parse_mountinfo};
 use vm_memory::MmapRegion;
 
 const DISK: &str = "/dev/vda";
 
-/// The mount option that puts the device-mapper target `kernel/dm-trim` below the file system, with its options:
-/// `x-trim`, `x-trim=policy=eager+workers=2`.
-pub(crate) const TRIM_TARGET: &str = "x-trim";
 const TRIM_NAME: &str = "trim";
 /// Node of the first device-mapper target.
 const TRIM_NODE: &str = "/dev/dm-0";

@@ -25,7 +25,7 @@ use trimwise::policy::PolicySpec;
 use trimwise::profile::Profile;
 use trimwise::units::Bytes;
 use trimwise::words;
-use trimwise_uml::cell::KernelTarget;
+use trimwise_uml::cell::{KernelPolicy, KernelTarget};
 
 use crate::guests::{self, Bounds};
 pub use daemon_week::{AGED as WEEK_AGED, CAPACITY as WEEK_CAPACITY, DEVICE as WEEK_DEVICE};
@@ -143,7 +143,7 @@ impl Experiment {
         }
         let Some(target) = target else { return Ok(()) };
         let of = |why: Words| Mistake::of("on", Target::from(target)).because(why).fail();
-        target.check_for_policies().map_err(of)?;
+        KernelPolicy::check_options(target).map_err(of)?;
         guests::image(target).map(drop)
     }
 }

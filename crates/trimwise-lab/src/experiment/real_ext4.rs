@@ -71,7 +71,7 @@ impl RealExt4 {
     }
 
     pub fn mount(&self, policy: KernelPolicy) -> Step {
-        Step::Mount { file_system: FileSystem::Ext4, options: self.target.mount_options(policy) }
+        Step::Mount { file_system: FileSystem::Ext4, options: policy.mount_options(&self.target) }
     }
 
     pub fn run(&self, request: &Request, disk: Disk, steps: Vec<Step>) -> Result<Ran, Failure> {

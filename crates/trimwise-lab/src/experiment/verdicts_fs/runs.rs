@@ -188,7 +188,7 @@ fn named(case: &Case, way: Way, failure: Failure) -> Failure {
 }
 
 fn mount(target: &KernelTarget, policy: KernelPolicy) -> Step {
-    Step::Mount { file_system: target.file_system, options: target.mount_options(policy) }
+    Step::Mount { file_system: target.file_system, options: policy.mount_options(target) }
 }
 
 /// Returns the steps that bring a file system and its drive into a state of long use under a policy: files are turned

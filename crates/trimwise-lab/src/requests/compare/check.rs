@@ -22,7 +22,7 @@ pub fn parse(text: &str) -> Result<KernelTarget, Failure> {
     let Some(target) = target.filter(|target| target.file_system == FileSystem::Ext4) else {
         return Err(check::refused(text));
     };
-    target.check_for_policies().map_err(|why| Mistake::of("check", text).because(why).fail())?;
+    KernelPolicy::check_options(&target).map_err(|why| Mistake::of("check", text).because(why).fail())?;
     Ok(target)
 }
 

@@ -96,7 +96,7 @@ impl Plan {
         (workload, found): (Workload, Option<StandIn>),
     ) -> Result<Self, Failure> {
         let mut wrong = Mistakes::default();
-        let options = target.check_for_policies();
+        let options = KernelPolicy::check_options(target);
         wrong.keep(options.map_err(|why| Mistake::of("target", &request.target).because(why).fail()))?;
         if request.linux.is_some() {
             let target = set("target", &request.target);
@@ -445,7 +445,7 @@ impl Runs<'_> {
         let policies = self.grid.policies;
         let all: Duration = policies.iter().map(|policy| self.expected(*policy)).sum();
         let options: BTreeSet<String> =
-            policies.iter().map(|policy| self.target.mount_options(*policy)).collect();
+            policies.iter().map(|policy| policy.mount_options(self.target)).collect();
         let shared = if self.shares() { policies.len() - options.len() } else { 0 };
         all.saturating_sub(self.expected_ageing() * shared as u32) / policies.len().max(1) as u32
     }

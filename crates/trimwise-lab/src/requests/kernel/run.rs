@@ -16,11 +16,12 @@ use trimwise::failure::{Failure, Mistake, Mistakes};
 use trimwise::profile::Profile;
 use trimwise::trace::{Header, TraceDevice};
 use trimwise::units::{Bytes, Utilization};
+use trimwise_linux::kernel_name::KernelNameError;
 use trimwise_linux::sparse_store::SparseStore;
 use trimwise_uml::cell::{KernelTarget, ageing, disk_over, new_disk, settling};
 use trimwise_uml::channel::{Says, Stream};
 use trimwise_uml::disk::{Disk, Image, Mark, TraceEntry};
-use trimwise_uml::images::{KernelError, KernelImage, KernelName};
+use trimwise_uml::images::{KernelImage, KernelName};
 use trimwise_uml::job::{
     BootOptions, FileSystem, Job, JobError, JobReport, MOUNT_POINT, Outcome, ProgramEnd, SECOND_NODE, Said,
     Step,
@@ -179,7 +180,7 @@ impl FromStr for RunTarget {
                 "'{text}': without a file system there are no mount options; expected {kernel}:{NO_FILE_SYSTEM}"
             ));
         }
-        let kernel = kernel.parse().map_err(|e: KernelError| e.to_string())?;
+        let kernel = kernel.parse().map_err(|e: KernelNameError| e.to_string())?;
         Ok(Self { kernel, file_system: None, options: String::new() })
     }
 }
