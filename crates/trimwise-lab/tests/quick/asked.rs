@@ -17,7 +17,7 @@ fn request() -> CompareRequest {
         utilization: Some("1".into()),
         reps: 2,
         // No such kernel is ever built.
-        check: Some("kernel:2.6.99:ext4".to_owned()),
+        check: Some("kernel:2.6.99:ext4".into()),
         ..CompareRequest::default()
     }
 }

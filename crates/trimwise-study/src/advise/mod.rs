@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 
 use serde::{Deserialize, Serialize};
 use trimwise::advise::{self, Cost, Difference, Means, Space};
-use trimwise::compare::result::{Cell, Target};
+use trimwise::compare::result::Cell;
 use trimwise::compare::statistics::{Sample, compare};
 use trimwise::compare::summary::Summary;
 use trimwise::failure::{Failure, Mistake, Mistakes, key, set};
@@ -89,7 +89,7 @@ pub fn run(
     let elsewhere = words!["it searches in the model, or with ", key("fs"), " on a kernel"];
     let refused = [
         ("policies", !request.policies.is_empty(), "policies are what it searches".into()),
-        ("target", request.target != Target::Model, elsewhere),
+        ("target", request.is_elsewhere(), elsewhere),
         ("devices", request.devices.len() > 1, "it is about one drive".into()),
     ];
     let refused = refused.into_iter().filter(|(_, is_given, _)| *is_given).map(|(field, _, why)| {

@@ -7,10 +7,11 @@ mod on_directory;
 pub mod on_model;
 pub mod room;
 mod scale;
+pub mod target;
 pub mod workload;
 
 use std::borrow::Cow;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -25,6 +26,7 @@ use trimwise::units::{Bytes, Utilization};
 use trimwise::words;
 use trimwise::workload::days::{DAYS_MAX, DayShape};
 use trimwise_linux::file_system::FileSystem;
+use trimwise_linux::kernel_target::KernelTarget;
 use trimwise_linux::pool;
 use trimwise_linux::real_kernel::RealKernel;
 
@@ -38,6 +40,7 @@ use crate::given::Given;
 use crate::guest_limits::GuestLimits;
 use crate::laboratory::Laboratory;
 use here::StandIn;
+use target::{Checking, RunOn};
 use workload::Workload;
 
 /// Names of devices, policies and workloads are resolved when a plan is made of the request.
@@ -54,12 +57,12 @@ pub struct CompareRequest {
     pub full_size: bool,
     /// Empty: the default policies of the target.
     pub policies: Vec<Given<PolicyId>>,
-    pub target: Target,
+    pub target: Given<RunOn>,
     /// The file system: the model's ext4, or another one on the closest kernel that is built. `None`: that of `here`,
     /// or the target's.
     pub fs: Option<FileSystem>,
     /// A real kernel that checks the model: `kernel:VERSION:ext4[:MOUNT_OPTIONS]`.
-    pub check: Option<String>,
+    pub check: Option<Given<Checking>>,
     /// Whether a workload may fill the file system of a real directory.
     pub fill: bool,
     pub utilization: Option<Given<Utilization>>,
@@ -93,7 +96,7 @@ impl Default for CompareRequest {
             here: None,
             full_size: false,
             policies: Vec::new(),
-            target: Target::Model,
+            target: Given::of(RunOn::Model),
             fs: None,
             check: None,
             fill: false,
@@ -130,8 +133,25 @@ impl CompareRequest {
             within("days", self.days, &(0..=DAYS_MAX)),
             within("jobs", self.jobs, &JOBS),
             self.limits.check(),
+            self.target().map(drop),
+            self.checking().map(drop),
             day,
         ])
+    }
+
+    pub fn target(&self) -> Result<&RunOn, Failure> {
+        self.target.get("target")
+    }
+
+    /// The kernel that checks the model.
+    pub fn checking(&self) -> Result<Option<&KernelTarget>, Failure> {
+        let checking = self.check.as_ref().map(|given| given.get("check")).transpose()?;
+        Ok(checking.map(|Checking(target)| target))
+    }
+
+    /// Whether it names another place than the model.
+    pub fn is_elsewhere(&self) -> bool {
+        !matches!(self.target.value(), Ok(RunOn::Model))
     }
 
     pub fn utilization(&self) -> Result<Option<Utilization>, Failure> {
@@ -271,26 +291,27 @@ pub fn run(
     laboratory: &dyn Laboratory,
 ) -> Result<Comparison, Failure> {
     request.check()?;
-    let is_real = matches!(request.target, Target::Directory(_));
+    let target = request.target()?;
+    let is_real = matches!(target, RunOn::Directory(_));
     let unfit = [
         ("check", request.check.is_some(), "it checks the model"),
         ("fs", request.fs.is_some(), "the target has its file system"),
         ("here", is_real && request.here.is_some(), "it sets up the model or a kernel"),
         ("days", is_real && request.days.is_some_and(|days| days > 0), "only virtual time skips idle time"),
     ];
-    if request.target != Target::Model {
+    if request.is_elsewhere() {
         let unfit = unfit.into_iter().filter(|(_, is_given, _)| *is_given);
         Mistakes::of(unfit.map(|(field, _, why)| {
             let why = words!["does not go with ", set("target", &request.target), ": ", why];
             Err(Mistake::on(field).that_is(why).expected(set("target", "model")).fail())
         }))?;
     }
-    if let Target::Directory(path) = &request.target {
-        return on_directory::run(request, Path::new(path), caller);
+    if let RunOn::Directory(path) = target {
+        return on_directory::run(request, path, caller);
     }
     let workload = Workload::of(request)?;
     let mut found = StandIn::of(request, &workload)?;
-    let is_kernel = matches!(request.target, Target::Kernel(_));
+    let is_kernel = matches!(target, RunOn::Kernel(_));
     if is_kernel || file_system::needs_laboratory(request, found.as_mut(), (caller, laboratory)) {
         if request.check.is_some() {
             // No kernel is needed for requests that the model rejects.
@@ -359,7 +380,7 @@ impl Settings {
     pub fn of(request: &CompareRequest, command: impl FnOnce(&mut CommandText)) -> Self {
         let mut text = CommandText::new("compare");
         text.option("--workload", &request.workload);
-        if request.target != Target::Model {
+        if request.is_elsewhere() {
             text.option("--target", &request.target);
         }
         request.here.iter().for_each(|path| text.option("--here", path.display()));
@@ -373,7 +394,7 @@ impl Settings {
         request.judge.iter().for_each(|judge| text.option("--judge", judge));
         Self {
             workload: request.workload.clone(),
-            target: request.target.clone(),
+            target: Target::Model,
             file_system: None,
             utilization: None,
             linux: None,

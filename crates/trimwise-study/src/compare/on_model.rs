@@ -21,7 +21,6 @@ use trimwise_linux::file_system::FileSystem;
 use trimwise_linux::pool;
 
 use super::CompareRequest;
-use super::check;
 use super::here::{Here, StandIn};
 use super::room::Room;
 use super::workload::{Kind, Workload, is_full, report_phase};
@@ -61,7 +60,7 @@ impl Plan {
 
     /// Makes a plan for a host whose stand-in is known.
     pub fn on(request: &CompareRequest, workload: Workload, found: Option<StandIn>) -> Result<Self, Failure> {
-        let target = request.check.as_deref().map(check::version).transpose()?;
+        let target = request.checking()?;
         let device_arguments = match &found {
             Some(found) => vec![found.device.clone()],
             None => or(&request.devices, [defaults::DEVICE]),
@@ -113,7 +112,7 @@ impl Plan {
         }
         // A model that is checked on a kernel models that kernel, with the same memory.
         let (option, linux) = match (&given_linux, &target) {
-            (None, Some(version)) => ("check", *version),
+            (None, Some(target)) => ("check", target.kernel.version()),
             (linux, _) => ("linux", linux.as_deref().unwrap_or(defaults::LINUX)),
         };
         let version: LinuxVersion =

@@ -11,6 +11,7 @@ use crate::arguments::{GuestLimits, OutputArguments, whole, whole_in, word};
 use trimwise_linux::file_system::FileSystem;
 use trimwise_study::check::REPS;
 use trimwise_study::compare::CompareRequest;
+use trimwise_study::compare::target::Checking;
 use trimwise_study::defaults;
 use trimwise_study::given::Given;
 
@@ -73,7 +74,7 @@ pub struct AdviseArguments {
 
     /// Also run those of the compared policies that a stock kernel has on a real one: kernel:VERSION:ext4[:MOUNT_OPTIONS]
     #[arg(long, value_name = "kernel:VERSION:ext4")]
-    pub check: Option<String>,
+    pub check: Option<Given<Checking>>,
 
     /// If a change is recommended for --here, make it, and print each command as it runs
     #[arg(long, requires = "here")]

@@ -12,6 +12,7 @@ use trimwise_linux::file_system::FileSystem;
 use crate::arguments::GuestLimits;
 use crate::arguments::{OutputArguments, policy_help, whole, whole_in, word};
 use trimwise_study::check::REPS;
+use trimwise_study::compare::target::{Checking, RunOn};
 use trimwise_study::defaults;
 use trimwise_study::given::Given;
 
@@ -49,8 +50,8 @@ pub struct CompareArguments {
     /// Where to run: `model` (virtual time); `kernel:VERSION:FS[:MOUNT_OPTIONS]`, a real kernel on the
     /// modelled drive (virtual time; FS is ext4, xfs, btrfs or f2fs); `dir:PATH`, an existing directory
     /// (real time)
-    #[arg(long, short = 't', value_name = "model|kernel:...|dir:PATH", default_value = "model", value_parser = word)]
-    pub target: String,
+    #[arg(long, short = 't', value_name = "model|kernel:...|dir:PATH", default_value = "model")]
+    pub target: Given<RunOn>,
 
     /// The file system: ext4 is the model; xfs, btrfs and f2fs run themselves, in virtual time, on the built kernel that is
     /// closest to --linux (see `trimwise kernel`) [default: that of --here, or else ext4]
@@ -60,7 +61,7 @@ pub struct CompareArguments {
     /// Also run the policies that a stock kernel has (off, commit, batch) on a real one with the same memory, and
     /// report first where it contradicts the model: kernel:VERSION:ext4[:MOUNT_OPTIONS]
     #[arg(long, value_name = "kernel:VERSION:ext4")]
-    pub check: Option<String>,
+    pub check: Option<Given<Checking>>,
 
     /// With fullwrite on a real directory: confirm that it may fill the file system; its files are then removed
     #[arg(long)]

@@ -18,7 +18,7 @@ use super::compare::{check, file_system, on_chosen};
 ///
 /// As [`trimwise_study::advise::run`].
 pub fn run(request: &CompareRequest, caller: &dyn Caller) -> Result<Advice, Failure> {
-    request.check.as_deref().map(check::parse).transpose()?;
+    check::target(request)?;
     let workload = Workload::of(request)?;
     let mut found = StandIn::of(request, &workload)?;
     let Some(target) = file_system::target(request, &workload, found.as_mut(), caller)? else {

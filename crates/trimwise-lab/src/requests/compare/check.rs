@@ -5,24 +5,23 @@ use trimwise::failure::{Failure, Mistake, set};
 use trimwise::policy::Trimmer;
 use trimwise::words;
 use trimwise_study::caller::{Caller, OnInterrupt};
-use trimwise_study::compare::check::{self, Check, LeftOut};
+use trimwise_study::compare::check::{Check, LeftOut};
 use trimwise_study::compare::on_model::{self, Plan};
 use trimwise_study::compare::{CompareRequest, Comparison, Grid, Ran, judge};
 use trimwise_uml::cell::{KernelPolicy, KernelTarget};
 use trimwise_uml::images::KernelImage;
-use trimwise_uml::job::FileSystem;
 
 use super::on_kernel::Runs;
 use crate::guests;
 use crate::requests::limits;
 
-/// Parses the target.
-pub fn parse(text: &str) -> Result<KernelTarget, Failure> {
-    let target = text.strip_prefix("kernel:").and_then(|target| target.parse::<KernelTarget>().ok());
-    let Some(target) = target.filter(|target| target.file_system == FileSystem::Ext4) else {
-        return Err(check::refused(text));
-    };
-    KernelPolicy::check_options(&target).map_err(|why| Mistake::of("check", text).because(why).fail())?;
+/// Returns the kernel that checks the model. Rejects mount options that its policies set.
+pub fn target(request: &CompareRequest) -> Result<Option<&KernelTarget>, Failure> {
+    let target = request.checking()?;
+    let of = |target| Mistake::of("check", Target::from(target));
+    target.map_or(Ok(()), |target| {
+        KernelPolicy::check_options(target).map_err(|why| of(target).because(why).fail())
+    })?;
     Ok(target)
 }
 
@@ -87,9 +86,8 @@ impl<'a> Planned<'a> {
 ///
 /// As [`on_model::run`], and what is wrong with the check.
 pub fn run(request: &CompareRequest, plan: Plan, caller: &dyn Caller) -> Result<Comparison, Failure> {
-    let Some(text) = request.check.as_deref() else { return on_model::run(request, plan, caller) };
-    let target = parse(text)?;
-    let check = Planned::of(&target, plan.policies.iter())?;
+    let Some(target) = target(request)? else { return on_model::run(request, plan, caller) };
+    let check = Planned::of(target, plan.policies.iter())?;
     let runs = check.image.as_ref().ok().map(|image| Runs {
         grid: Grid { devices: &plan.devices, policies: &check.policies, reps: request.reps },
         workload: &plan.workload,

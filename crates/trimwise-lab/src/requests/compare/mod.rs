@@ -10,11 +10,11 @@ pub mod workload;
 #[cfg(test)]
 mod tests;
 
-use trimwise::compare::result::Target;
-use trimwise::failure::{Failure, Mistake};
+use trimwise::failure::Failure;
 use trimwise::units::Utilization;
 use trimwise_study::caller::Caller;
 use trimwise_study::compare::here::StandIn;
+use trimwise_study::compare::target::RunOn;
 use trimwise_study::compare::workload::Workload;
 use trimwise_study::compare::{CompareRequest, Comparison, file_system::on_model, on_model};
 use trimwise_study::given::Given;
@@ -28,8 +28,8 @@ use trimwise_uml::cell::KernelTarget;
 pub fn run(request: &CompareRequest, caller: &dyn Caller) -> Result<Comparison, Failure> {
     let workload = Workload::of(request)?;
     let mut found = StandIn::of(request, &workload)?;
-    let target = match &request.target {
-        Target::Kernel(asked) => Some(parsed(asked)?),
+    let target = match request.target()? {
+        RunOn::Kernel(target) => Some(target.clone()),
         _ => file_system::target(request, &workload, found.as_mut(), caller)?,
     };
     let Some(target) = target else {
@@ -46,13 +46,8 @@ pub(crate) fn planned(
     workload: Workload,
     found: Option<StandIn>,
 ) -> Result<on_model::Plan, Failure> {
-    request.check.as_deref().map(check::parse).transpose()?;
+    check::target(request)?;
     on_model::Plan::on(request, workload, found)
-}
-
-/// Reads the kernel that `--target` names.
-fn parsed(asked: &str) -> Result<KernelTarget, Failure> {
-    asked.parse().map_err(|e: String| Mistake::of("target", format!("kernel:{asked}")).because(e).fail())
 }
 
 /// Returns a request for a kernel that was chosen.
@@ -61,11 +56,11 @@ pub fn on_chosen(request: &CompareRequest, target: &KernelTarget, found: Option<
     if let Some(found) = found {
         request.utilization.get_or_insert_with(|| Given::of(found.utilization()));
     }
-    if request.target == Target::Model {
+    if !request.is_elsewhere() {
         // As the model would run it, on the kernel that was chosen by its version.
         request.utilization.get_or_insert_with(|| Given::of(Utilization::default()));
         (request.fs, request.linux) = (None, None);
     }
-    request.target = target.into();
+    request.target = Given::of(RunOn::Kernel(target.clone()));
     request
 }
