@@ -22,7 +22,7 @@ use trimwise::trace::format::{Reader, Writer};
 use trimwise::trace::{
     Event, Header, Record, Request, RequestKind, Source, TraceDevice, convert, open, survey,
 };
-use trimwise::units::{Bytes, Lba, SectorRange, SimDuration, SimTime};
+use trimwise::units::{Bytes, Lba, SectorRange, SimDuration, SimTime, Utilization};
 
 const REQUESTS: u64 = 1_000_000;
 
@@ -114,7 +114,7 @@ fn replay(c: &mut Criterion) {
         faults: profile.faults,
         policy: PolicySpec::OFF.into(),
         linux: LinuxVersion::TODAY,
-        utilization_percent: 100,
+        utilization: Utilization::FULL,
         before: Default::default(),
         rep: 0,
         seed: 1,

@@ -28,7 +28,7 @@ fn spec() -> CellSpec {
         days: None,
         host: HostConfig::of_the_2010s(),
         format: FormatOptions::default(),
-        utilization_percent: None,
+        utilization: None,
         long_in_use: false,
         rep: 0,
         seed: 1,

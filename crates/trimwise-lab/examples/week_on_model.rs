@@ -20,9 +20,7 @@ use trimwise::units::{Bytes, SimDuration};
 use trimwise::workload::days::Days;
 use trimwise::workload::own::{OwnFigures, OwnPreparation, OwnRun, OwnWorkload};
 use trimwise::workload::week::{Access, Chore, Week};
-use trimwise_lab::experiment::{
-    WEEK_AGED_PERCENT as AGED_PERCENT, WEEK_CAPACITY as CAPACITY, WEEK_DEVICE as DEVICE,
-};
+use trimwise_lab::experiment::{WEEK_AGED as AGED, WEEK_CAPACITY as CAPACITY, WEEK_DEVICE as DEVICE};
 
 /// Bytes that one call writes.
 const PIECE: usize = 1 << 20;
@@ -144,7 +142,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let trimmer: Trimmer = policy.parse()?;
         let spec = CellSpec {
             host: HostConfig::in_guest("6.12".parse()?, Bytes::mib(256)),
-            utilization_percent: Some(AGED_PERCENT),
+            utilization: Some(AGED),
             days: Some(DaysSpec { days: Days::new(days, "flat".parse()?)?, trimmer, has_backlog: true }),
             ..CellSpec::new(drive.clone(), trimmer.policy(), Arc::new(OnModel(week.clone())))
         };

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use trimwise::block::Port;
 use trimwise::compare::result::WorkloadFigures;
 use trimwise::profile::Profile;
-use trimwise::units::Bytes;
+use trimwise::units::{Bytes, Utilization};
 pub use trimwise_linux::real_kernel::{AppliedSet, RealKernel};
 use trimwise_linux::sparse_store::SparseStore;
 use trimwise_uml::cell::{KernelCellError, KernelTarget, new_disk};
@@ -47,7 +47,7 @@ pub fn check_size(device: &Profile, file_system: FileSystem) -> Result<(), Failu
 
 /// Estimates the memory of this computer that one guest takes besides the model of its drive: its own memory, and its
 /// data.
-pub fn memory_of_guest(memory: Bytes, device: &Profile, utilization: Option<u8>) -> Bytes {
+pub fn memory_of_guest(memory: Bytes, device: &Profile, utilization: Option<Utilization>) -> Bytes {
     // An aged file system was full once. For a new one that is unknown, and its working set is in the guest's memory.
     let written = if utilization.is_some() { device.config.capacity_bytes } else { memory.0 };
     Bytes(memory.0.saturating_add(written).saturating_add(INIT_BYTES))

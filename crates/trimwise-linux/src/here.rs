@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::statvfs;
 use thiserror::Error;
-use trimwise::units::{Bytes, SECTOR_BYTES};
+use trimwise::units::{Bytes, SECTOR_BYTES, Utilization};
 
 use crate::block_device::{LAYERS_MAX, SysBlock, devices_in_sysfs, numbers_of};
 use crate::doctor::{Graph, Transport, disk_of, is_container, trimmers::trimmers};
@@ -26,7 +26,7 @@ pub struct Here {
     pub drives: Vec<Drive>,
     pub size: Bytes,
     /// As df shows it.
-    pub utilization_percent: u8,
+    pub utilization: Utilization,
     pub today: Today,
     /// True if TRIM passes down to a drive that accepts it, according to the kernel; `None` if sysfs does not show its
     /// device.
@@ -118,7 +118,7 @@ impl Here {
             root: root.clone(),
             drives: drives(root, &mounts, &mount),
             size: Bytes(space.f_blocks.saturating_mul(space.f_frsize)),
-            utilization_percent: percent_used(space.f_blocks, space.f_bfree, space.f_bavail),
+            utilization: used(space.f_blocks, space.f_bfree, space.f_bavail),
             today: Today::of(root, &trimmers(root, run, &mounts, is_container(root)), &mount, &same),
             kernel: root.text("/proc/sys/kernel/osrelease").unwrap_or_default(),
             memory: root.text("/proc/meminfo").and_then(|text| total_memory(&text)),
@@ -202,11 +202,11 @@ fn full_model(root: &HostRoot, device: &SysBlock) -> Option<String> {
     Some(model.replace('_', " ").trim().to_owned()).filter(|model| !model.is_empty())
 }
 
-/// Returns the space in use as a share of the space that users other than root may use, in percent, rounded up.
-fn percent_used(blocks: u64, free: u64, available: u64) -> u8 {
+/// Returns the space in use as a share of the space that users other than root may use, rounded up.
+fn used(blocks: u64, free: u64, available: u64) -> Utilization {
     let used = u128::from(blocks.saturating_sub(free));
     let of = used + u128::from(available);
-    (used * 100).div_ceil(of.max(1)).min(100) as u8
+    Utilization::of((used * 100).div_ceil(of.max(1)).min(100) as u8)
 }
 
 fn total_memory(meminfo: &str) -> Option<Bytes> {
@@ -220,9 +220,9 @@ mod tests {
 
     #[test]
     fn shares_are_those_of_df() {
-        assert_eq!(percent_used(0, 0, 0), 0, "tmpfs without a limit");
-        assert_eq!(percent_used(1000, 500, 450), 53, "root's reserve does not count");
-        assert_eq!(percent_used(1000, 0, 0), 100);
+        assert_eq!(used(0, 0, 0), Utilization::of(0), "tmpfs without a limit");
+        assert_eq!(used(1000, 500, 450), Utilization::of(53), "root's reserve does not count");
+        assert_eq!(used(1000, 0, 0), Utilization::of(100));
         assert_eq!(total_memory("MemTotal:  2048 kB\nMemFree: 1 kB\n"), Some(Bytes::mib(2)));
         assert_eq!(total_memory(""), None);
     }

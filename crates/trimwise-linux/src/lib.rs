@@ -42,6 +42,8 @@ pub mod here;
 pub mod host_root;
 pub mod ioctl;
 pub mod kept;
+pub mod kernel_name;
+pub mod kernel_target;
 pub mod layers;
 pub mod layout;
 pub mod mount;

@@ -41,9 +41,6 @@ pub const BUDGETS_MIN: RangeInclusive<u32> = 1..=10_080;
 /// Any seed will do, as long as it is always the same.
 pub const SEED: u64 = 1;
 
-/// Utilization of the device before the run: a disk in use, not a new one.
-pub const UTILIZATION_PERCENT: u8 = 80;
-
 /// The modelled Linux: the long-term release of today's distributions.
 pub const LINUX: &str = "6.12";
 

@@ -1,16 +1,19 @@
 //! Resolves arguments to input files, profiles and policies.
 
+use std::fmt;
 use std::io::ErrorKind;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 
-use trimwise::failure::{Failure, Key, Mistake, argument};
-use trimwise::policy::PolicySpec;
-use trimwise::policy::Trimmer;
+use trimwise::failure::{Failure, Key, Mistake, argument, set};
+use trimwise::policy::{PolicyId, PolicySpec, Trimmer};
 use trimwise::profile::{Profile, ProfileError};
 use trimwise::spelling::Accepted;
 use trimwise::units::Bytes;
+use trimwise::words;
 use trimwise_linux::files::read_input;
+
+use crate::given::Given;
 
 /// Rejects a block device given instead of a mounted file system.
 pub fn expect_mount(key: &'static str, path: &Path) -> Result<(), Failure> {
@@ -120,10 +123,13 @@ pub fn policy(argument: &str) -> Result<(String, PolicySpec), Failure> {
     Ok((policy.to_string(), policy))
 }
 
-/// Parses a policy, or one that the daemon or the target follows: `trimwised[:POLICY]`, `dm-trim[:POLICY]`. Returns it
-/// with the name for tables.
-pub fn trimmer(argument: &str) -> Result<(String, Trimmer), Failure> {
-    let trimmer = usual_name(argument).parse::<Trimmer>().map_err(|e| of_policy(e).fail())?;
+/// Returns a policy of the model, or one that the daemon or the target follows, with its name for tables.
+pub fn trimmer(asked: &Given<PolicyId>) -> Result<(String, Trimmer), Failure> {
+    let policy = asked.value().map_err(|why| why.clone().fail())?;
+    let trimmer = policy.known().ok_or_else(|| {
+        let of = Mistake::of("policies", asked).because("the model does not have this policy of btrfs");
+        of.expected(words![set("fs", "btrfs"), ", which runs on a kernel"]).fail()
+    })?;
     Ok((trimmer.to_string(), trimmer))
 }
 
@@ -143,25 +149,26 @@ pub fn usual_name(policy: &str) -> String {
 }
 
 /// Resolves arguments, and rejects duplicates under different spellings.
-pub fn distinct<T>(
-    arguments: &[String],
+pub fn distinct<A: fmt::Display, T>(
+    arguments: &[A],
     key: &'static str,
-    resolve: impl Fn(&str) -> Result<(String, T), Failure>,
+    resolve: impl Fn(&A) -> Result<(String, T), Failure>,
 ) -> Result<Vec<T>, Failure> {
     Ok(named(arguments, key, resolve)?.into_iter().map(|(_, value)| value).collect())
 }
 
 /// Resolves arguments, and rejects duplicates, which would give the table two columns of one name.
-pub fn named<T>(
-    arguments: &[String],
+pub fn named<A: fmt::Display, T>(
+    arguments: &[A],
     key: &'static str,
-    resolve: impl Fn(&str) -> Result<(String, T), Failure>,
+    resolve: impl Fn(&A) -> Result<(String, T), Failure>,
 ) -> Result<Vec<(String, T)>, Failure> {
     let mut resolved: Vec<(String, T)> = Vec::new();
     for argument in arguments {
         let (name, value) = resolve(argument)?;
         if let Some(earlier) = resolved.iter().position(|(n, _)| *n == name) {
-            return Err(given_twice(Mistake::of(key, argument), &name, &arguments[earlier], argument));
+            let [first, second] = [&arguments[earlier], argument].map(ToString::to_string);
+            return Err(given_twice(Mistake::of(key, argument), &name, &first, &second));
         }
         resolved.push((name, value));
     }

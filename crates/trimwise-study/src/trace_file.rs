@@ -276,7 +276,7 @@ mod tests {
         ] {
             std::fs::write(&path, text).unwrap();
             let plan = |policies: &[&str]| {
-                let policies = policies.iter().map(|policy| (*policy).to_owned()).collect();
+                let policies = policies.iter().map(|policy| (*policy).into()).collect();
                 let workload = format!("{PREFIX}{}{options}", path.display());
                 crate::compare::on_model::Plan::of(&crate::compare::CompareRequest {
                     workload,

@@ -13,112 +13,31 @@
 //! - After a workload that times one operation, its files are removed before the drive's figures are taken.
 
 use std::fmt;
-use std::str::FromStr;
 
 use thiserror::Error;
 use trimwise::block::Port;
 use trimwise::compare::cell::{SETTLING, commit_phase};
 use trimwise::compare::days::DaysFigures;
 use trimwise::compare::gauge::{Stale, device_figures};
-use trimwise::compare::result::{Cell, CellId, DriveFacts, Target, WorkloadFigures};
+use trimwise::compare::result::{Cell, CellId, DriveFacts, WorkloadFigures};
 use trimwise::failure::{Mistake, Words, key};
 use trimwise::policy::{BatchConfig, LazyConfig, PolicyId, PolicySpec, SetConfig, Trimmer};
 use trimwise::profile::Profile;
 use trimwise::ssd::{ConfigError, Ssd};
-use trimwise::units::{Bytes, Lpn, SimDuration, UNIT_BYTES};
+use trimwise::units::{Bytes, Lpn, SimDuration, UNIT_BYTES, Utilization};
 use trimwise::words;
 use trimwise::workload::days::Days;
 use trimwise::workload::own::OwnFigures;
 
 use crate::disk::Disk;
-use crate::guest::TRIM_TARGET;
-use crate::images::{KernelError, KernelName};
 use crate::job::{
     DAEMON_FOLDER, FileSystem, Guest, Job, JobError, MOUNT_POINT, Outcome, Part, ProgramEnd, Said, Step,
     StepReport,
 };
+pub use trimwise_linux::kernel_target::KernelTarget;
+use trimwise_linux::kernel_target::{DM_TRIM, EXT4_TRIM, TRIM_TARGET};
 use trimwise_linux::program_end::expect_success;
 use trimwise_linux::sparse_store::SparseStore;
-
-/// A kernel, a file system and its mount options: `6.1:ext4`, `5.10:btrfs:compress=zstd,noatime`,
-/// `6.12+ext4-trim+kasan:ext4`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KernelTarget {
-    /// As `trimwise kernel list` names it.
-    pub kernel: KernelName,
-    pub file_system: FileSystem,
-    /// As in mount(8), separated by commas. The options for discard come with the policy.
-    pub options: String,
-}
-
-impl KernelTarget {
-    /// Returns true if the file system is an ext4 with the patches of [`EXT4_TRIM`].
-    pub fn has_ext4_trim(&self) -> bool {
-        self.file_system == FileSystem::Ext4 && self.kernel.patches().iter().any(|set| set == EXT4_TRIM)
-    }
-
-    /// Returns true if the kernel has the target [`DM_TRIM`], unless the mount options already put it below the file
-    /// system.
-    fn has_dm_trim(&self) -> bool {
-        self.kernel.patches().iter().any(|set| set == DM_TRIM) && !self.puts_target()
-    }
-
-    fn puts_target(&self) -> bool {
-        self.options.split(',').any(|option| option.split('=').next() == Some(TRIM_TARGET))
-    }
-
-    pub fn mount_options(&self, policy: KernelPolicy) -> String {
-        let of_policy = policy.mount_option(self.file_system);
-        match self.options.as_str() {
-            "" => of_policy,
-            others => format!("{others},{of_policy}"),
-        }
-    }
-
-    /// Rejects options that a policy sets; the error names the option, and the policy or step that sets it.
-    pub fn check_for_policies(&self) -> Result<(), Words> {
-        const OF_POLICIES: [&str; 7] =
-            ["discard", "nodiscard", "trim_low", "trim_high", "trim_workers", "trim_reuse", "notrim_reuse"];
-        let is_discard =
-            |option: &&str| option.split('=').next().is_some_and(|name| OF_POLICIES.contains(&name));
-        match self.options.split(',').find(is_discard) {
-            None => Ok(()),
-            Some(option) => Err(words![
-                format!("mount option '{option}' is set by "),
-                key("policies"),
-                format!("; give it there: {}", KernelPolicy::forms(self))
-            ]),
-        }
-    }
-}
-
-impl FromStr for KernelTarget {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let mut parts = text.splitn(3, ':');
-        let (version, file_system) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-        if version.is_empty() || file_system.is_empty() {
-            let names = FileSystem::ALL.map(FileSystem::name).join(", ");
-            return Err(format!(
-                "'{text}' is not a kernel with a file system; expected VERSION:FS[:MOUNT_OPTIONS] such as 6.1:ext4, \
-                 where FS is one of {names}"
-            ));
-        }
-        Ok(Self {
-            kernel: version.parse().map_err(|e: KernelError| e.to_string())?,
-            file_system: file_system.parse()?,
-            options: parts.next().unwrap_or_default().to_owned(),
-        })
-    }
-}
-
-impl fmt::Display for KernelTarget {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.kernel, self.file_system.name())?;
-        if self.options.is_empty() { Ok(()) } else { write!(f, ":{}", self.options) }
-    }
-}
 
 /// A kernel's ways of using TRIM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,12 +62,6 @@ pub enum KernelPolicy {
 /// Idle time before days begin: enough for discards that are sent slowly, and for a daemon to get to know the file
 /// system.
 pub const LONG_REST: SimDuration = SimDuration::from_secs(7_200);
-
-/// The patches that add policies to ext4, as a target names them: `6.12+ext4-trim:ext4`.
-pub(crate) const EXT4_TRIM: &str = "ext4-trim";
-
-/// The set that adds a device-mapper target, as a target names it: `6.12+dm-trim:xfs`.
-const DM_TRIM: &str = "dm-trim";
 
 /// Returns the mount option that puts `kernel/dm-trim` below the file system with this policy; `None` if the target has
 /// no such policy.
@@ -232,21 +145,25 @@ impl KernelPolicy {
 
     /// Parses a policy for a target.
     pub fn parse(text: &str, target: &KernelTarget) -> Result<Self, Mistake> {
-        let of_btrfs = match text {
-            "async" | "discard=async" => Some(Self::Async),
-            "discard=sync" => Some(Self::Commit),
-            _ => None,
-        };
-        if let Some(own) = of_btrfs.filter(|_| target.file_system == FileSystem::Btrfs) {
-            return Ok(own);
-        }
-        if Trimmer::is_daemon(text) || Trimmer::is_target(text) {
-            return Self::asked(text.parse().map_err(Mistake::that)?, text, target);
-        }
-        match text.parse() {
-            Ok(spec) => Self::asked(Trimmer::Kernel(spec), text, target),
-            Err(error) if text.starts_with("batch") => Err(Mistake::that(error.to_string())),
-            Err(_) => Err(Self::refused(text, target, "")),
+        let policy = PolicyId::asked(text).map_err(Mistake::that);
+        Self::of_asked(text, policy.as_ref(), target)
+    }
+
+    /// Returns the way in which a target follows a policy that was asked for as `text`, and read before.
+    pub fn of_asked(
+        text: &str,
+        policy: Result<&PolicyId, &Mistake>,
+        target: &KernelTarget,
+    ) -> Result<Self, Mistake> {
+        let refused = || Self::refused(text, target, "");
+        match policy {
+            Ok(PolicyId::Known(policy)) => Self::asked(*policy, text, target),
+            Ok(own) => Self::of_id(own, target).ok_or_else(refused),
+            // The grammar explains what is wrong with a policy that any kernel can follow.
+            Err(why) if Trimmer::is_daemon(text) || Trimmer::is_target(text) || text.starts_with("batch") => {
+                Err(why.clone())
+            }
+            Err(_) => Err(refused()),
         }
     }
 
@@ -259,6 +176,9 @@ impl KernelPolicy {
     pub fn of_id(id: &PolicyId, target: &KernelTarget) -> Option<Self> {
         match id {
             PolicyId::Known(policy) => Self::of(*policy, target).ok(),
+            PolicyId::Named(name) if &**name == "discard=sync" => {
+                (target.file_system == FileSystem::Btrfs).then_some(Self::Commit)
+            }
             PolicyId::Named(_) => Self::all_of(target).into_iter().find(|own| own.id() == *id),
         }
     }
@@ -351,6 +271,31 @@ impl KernelPolicy {
         matches!(self, Self::Daemon(_))
     }
 
+    /// Returns the mount options of a target under this policy.
+    pub fn mount_options(self, target: &KernelTarget) -> String {
+        let of_policy = self.mount_option(target.file_system);
+        match target.options.as_str() {
+            "" => of_policy,
+            others => format!("{others},{of_policy}"),
+        }
+    }
+
+    /// Rejects mount options of a target that a policy sets; the error names the option, and the policy or step that sets it.
+    pub fn check_options(target: &KernelTarget) -> Result<(), Words> {
+        const OF_POLICIES: [&str; 7] =
+            ["discard", "nodiscard", "trim_low", "trim_high", "trim_workers", "trim_reuse", "notrim_reuse"];
+        let is_discard =
+            |option: &&str| option.split('=').next().is_some_and(|name| OF_POLICIES.contains(&name));
+        match target.options.split(',').find(is_discard) {
+            None => Ok(()),
+            Some(option) => Err(words![
+                format!("mount option '{option}' is set by "),
+                key("policies"),
+                format!("; give it there: {}", Self::forms(target))
+            ]),
+        }
+    }
+
     pub fn mount_option(self, file_system: FileSystem) -> String {
         match (self, file_system) {
             (Self::Off | Self::Batch(_) | Self::Daemon(_), _) => "nodiscard".to_owned(),
@@ -410,8 +355,8 @@ pub struct KernelCell<'a> {
     pub target: &'a KernelTarget,
     pub policy: KernelPolicy,
     pub workload: &'a KernelWorkload,
-    /// If set, the file system is first aged under the policy until this share, in percent, is in use.
-    pub utilization_percent: Option<u8>,
+    /// If set, the file system is first aged under the policy until this share is in use.
+    pub utilization: Option<Utilization>,
     /// True if ageing goes on until all flash beyond the space in use was written once more, as in
     /// [`CellSpec`](trimwise::compare::cell::CellSpec::long_in_use).
     pub long_in_use: bool,
@@ -466,8 +411,8 @@ pub fn settling() -> Step {
 }
 
 /// Returns the steps that fill a file system, empty it to this share, and let the drive rest.
-pub fn ageing(utilization_percent: u8, seed: u64) -> [Step; 2] {
-    [Step::Age { utilization_percent: utilization_percent.into(), seed }, settling()]
+pub fn ageing(utilization: Utilization, seed: u64) -> [Step; 2] {
+    [Step::Age { utilization, seed }, settling()]
 }
 
 impl KernelCell<'_> {
@@ -479,7 +424,7 @@ impl KernelCell<'_> {
         CellId {
             device: self.device.name.clone(),
             policy: self.policy.id(),
-            target: Target::Kernel(self.target.to_string()),
+            target: self.target.into(),
             rep: self.rep,
         }
     }
@@ -502,12 +447,12 @@ impl KernelCell<'_> {
     }
 
     fn is_aged_before(&self) -> bool {
-        is_aged_before(self.days, self.utilization_percent)
+        is_aged_before(self.days, self.utilization)
     }
 
     fn mount(&self) -> Step {
         let file_system = self.target.file_system;
-        Step::Mount { file_system, options: self.target.mount_options(self.policy) }
+        Step::Mount { file_system, options: self.policy.mount_options(self.target) }
     }
 
     fn zeros(&self) -> Option<Step> {
@@ -515,13 +460,13 @@ impl KernelCell<'_> {
     }
 
     fn ageing(&self) -> Result<Vec<Step>, ConfigError> {
-        let Some(percent) = self.utilization_percent else { return Ok(Vec::new()) };
-        let (utilization_percent, seed) = (percent.into(), self.draw_seed());
-        let mut steps = vec![Step::Age { utilization_percent, seed }];
+        let Some(utilization) = self.utilization else { return Ok(Vec::new()) };
+        let seed = self.draw_seed();
+        let mut steps = vec![Step::Age { utilization, seed }];
         if self.long_in_use {
-            let in_use = self.device.config.capacity_bytes / 100 * utilization_percent;
+            let in_use = self.device.config.capacity_bytes / 100 * utilization.percent();
             let bytes = self.device.config.physical_bytes()?.saturating_sub(in_use);
-            steps.push(Step::TurnOver { utilization_percent, bytes, seed });
+            steps.push(Step::TurnOver { utilization, bytes, seed });
         }
         Ok(steps)
     }
@@ -545,7 +490,7 @@ impl KernelCell<'_> {
             // The other policies have trimmed this before the days begin.
             steps.push(Step::Fitrim { minlen_bytes: 0 });
         }
-        if self.utilization_percent.is_some() {
+        if self.utilization.is_some() {
             steps.push(settling());
         }
         if let (Some(_), KernelPolicy::Daemon(policy)) = (self.days, self.policy) {
@@ -684,8 +629,8 @@ impl KernelCell<'_> {
 }
 
 /// Returns true if a guest of its own ages a cell's drive before the measured guest boots, which is so over days.
-pub fn is_aged_before(days: Option<&Days>, utilization_percent: Option<u8>) -> bool {
-    days.is_some() && utilization_percent.is_some()
+pub fn is_aged_before(days: Option<&Days>, utilization: Option<Utilization>) -> bool {
+    days.is_some() && utilization.is_some()
 }
 
 /// A drive on which cells begin, at a moment when no guest has it.
@@ -754,7 +699,7 @@ mod tests {
     fn a_target_below_the_file_system_is_a_mount_option() {
         let of = |policy: &str, fs| {
             let target = target("6.12+dm-trim", fs);
-            KernelPolicy::parse(policy, &target).map(|policy| target.mount_options(policy))
+            KernelPolicy::parse(policy, &target).map(|policy| policy.mount_options(&target))
         };
         for (policy, options) in [
             ("dm-trim", "x-trim"),
@@ -934,12 +879,12 @@ mod tests {
     #[test]
     fn a_cell_has_the_steps_of_its_policy_and_workload_and_each_repetition_a_phase_and_a_seed() {
         let device = Profile::embedded("sata-small").unwrap();
-        let steps = |to: &str, policy: &str, workload: &KernelWorkload, utilization_percent, rep| {
+        let steps = |to: &str, policy: &str, workload: &KernelWorkload, utilization, rep| {
             let target: KernelTarget = to.parse().unwrap();
             let policy = KernelPolicy::parse(policy, &target).unwrap();
             let (device, target, seed) = (&device, &target, 5);
             let (long_in_use, days) = (false, None);
-            KernelCell { device, target, policy, workload, utilization_percent, long_in_use, days, rep, seed }
+            KernelCell { device, target, policy, workload, utilization, long_in_use, days, rep, seed }
                 .steps()
                 .unwrap()
         };
@@ -950,7 +895,7 @@ mod tests {
         let make = KernelWorkload::Command { setup: words("tar x"), run: words("make all") };
         let expected = "mkfs.ext4, mount of ext4 with 'noatime,nodiscard', FITRIM at intervals, writing zeros, ageing to \
                         70 %, sleep, crediting entropy, tar, sync, sleep, make, GETFSMAP";
-        let made = steps("6.1:ext4:noatime", "batch:90s", &make, Some(70), 0);
+        let made = steps("6.1:ext4:noatime", "batch:90s", &make, Some(Utilization::of(70)), 0);
         assert_eq!(names(made), (expected.to_owned(), "make".to_owned()));
         let append = KernelWorkload::Timed("append".to_owned());
         let expected =
@@ -958,12 +903,12 @@ mod tests {
         let appended = steps("6.12:btrfs", "async", &append, None, 0);
         assert_eq!(names(appended), (expected.to_owned(), "workload append".to_owned()));
         for rep in [0, 1] {
-            let (steps, _) = steps("6.1:f2fs", "off", &append, Some(50), rep);
+            let (steps, _) = steps("6.1:f2fs", "off", &append, Some(Utilization::of(50)), rep);
             let own = 5 ^ (u64::from(rep) << 32);
             let phase = Step::Sleep { ns: commit_phase(rep).as_nanos() };
             let spec = "append".to_owned();
             let timed = Step::Timed { spec, part: Part::Whole, rep, seed: own };
-            assert_eq!(steps[3..], [&ageing(50, own)[..], &[phase, timed]].concat());
+            assert_eq!(steps[3..], [&ageing(Utilization::of(50), own)[..], &[phase, timed]].concat());
         }
     }
 
@@ -977,18 +922,9 @@ mod tests {
             let target: KernelTarget = "6.12:xfs".parse().unwrap();
             let policy = KernelPolicy::parse(policy, &target).unwrap();
             let (device, target, days) = (&device, &target, Some(&days));
-            let (utilization_percent, long_in_use, rep, seed) = (Some(60), true, 0, 5);
-            let cell = KernelCell {
-                device,
-                target,
-                policy,
-                workload,
-                utilization_percent,
-                long_in_use,
-                days,
-                rep,
-                seed,
-            };
+            let (utilization, long_in_use, rep, seed) = (Some(Utilization::of(60)), true, 0, 5);
+            let cell =
+                KernelCell { device, target, policy, workload, utilization, long_in_use, days, rep, seed };
             let (steps, workload) = cell.steps().unwrap();
             let sweep = steps.iter().find_map(|step| match step {
                 Step::TrimEvery { first_ns, every_ns, .. } => Some((*first_ns, *every_ns)),
@@ -1032,7 +968,7 @@ mod tests {
 
     #[test]
     fn discard_is_the_policy_s_affair() {
-        let check = |text: &str| text.parse::<KernelTarget>().unwrap().check_for_policies();
+        let check = |text: &str| KernelPolicy::check_options(&text.parse().unwrap());
         for text in ["6.1:ext4:noatime,discard", "6.1:btrfs:discard=async", "6.1:f2fs:nodiscard"] {
             assert!(check(text).unwrap_err().to_string().contains("--policy"), "{text}");
         }

@@ -50,14 +50,12 @@ use daemon::Daemon;
 use trimwise_linux::block_on;
 use trimwise_linux::directory::RealDirectory;
 use trimwise_linux::ioctl::{Fsmap, FsmapQuery, FstrimRange, credit_randomness, fitrim};
+use trimwise_linux::kernel_target::TRIM_TARGET;
 use trimwise_linux::mount::{Mount, parse_mountinfo};
 use vm_memory::MmapRegion;
 
 const DISK: &str = "/dev/vda";
 
-/// The mount option that puts the device-mapper target `kernel/dm-trim` below the file system, with its options:
-/// `x-trim`, `x-trim=policy=eager+workers=2`.
-pub(crate) const TRIM_TARGET: &str = "x-trim";
 const TRIM_NAME: &str = "trim";
 /// Node of the first device-mapper target.
 const TRIM_NODE: &str = "/dev/dm-0";
@@ -265,16 +263,16 @@ fn perform(step: &Step, background: &mut Background, teller: &Teller) -> Result<
             }
         }
         Step::UnmountRest => return Ok(Outcome::Unmounted { was_mounted: unmount_disks(true)? }),
-        Step::Age { utilization_percent, seed } => {
-            block_on(ageing::age(&background.workload_root()?, *utilization_percent, *seed))??;
+        Step::Age { utilization, seed } => {
+            block_on(ageing::age(&background.workload_root()?, *utilization, *seed))??;
         }
-        Step::TurnOver { utilization_percent, bytes, seed } => {
+        Step::TurnOver { utilization, bytes, seed } => {
             let (root, mut files) = (background.workload_root()?, population(*seed)?);
-            block_on(files.turn_over(&root, *utilization_percent, Bytes(*bytes)))??;
+            block_on(files.turn_over(&root, *utilization, Bytes(*bytes)))??;
         }
-        Step::Adjust { utilization_percent, seed } => {
+        Step::Adjust { utilization, seed } => {
             let (root, mut files) = (background.workload_root()?, population(*seed)?);
-            block_on(files.adjust_to(&root, *utilization_percent))??;
+            block_on(files.adjust_to(&root, *utilization))??;
         }
         Step::WriteZeros => background.writes_zeros = true,
         Step::CallOneByOne => background.calls_one_by_one = true,

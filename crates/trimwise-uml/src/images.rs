@@ -19,7 +19,7 @@
 //! A kernel with patches or of a variant is built from a source that stays, with its objects, in a hidden folder of the
 //! cache ([`KeptSource`]), so that the next build compiles only the changed files.
 //!
-//! `name` defines the names of kernels, `catalogue` lists the known ones, `tools` checks for the programs that a build
+//! `catalogue` lists the known ones, `tools` checks for the programs that a build
 //! needs, `source` gets the source, `patches` reads patch sets, `kept` has the sources that stay and applies patches to
 //! them, `build` is the sequence of a build, `run` runs one program at a time and can stop it.
 
@@ -27,7 +27,6 @@ mod build;
 mod catalogue;
 mod error;
 mod kept;
-mod name;
 mod patches;
 mod run;
 mod source;
@@ -52,9 +51,10 @@ pub use build::{Built, Order};
 pub use catalogue::{CATALOGUE, Series};
 pub use error::KernelError;
 pub use kept::KeptSource;
-pub use name::{KernelName, VARIANTS, Variant};
 pub use patches::BuiltSet;
 use patches::PatchSet;
+pub use trimwise_linux::kernel_name::{KernelName, VARIANTS, Variant};
+use trimwise_linux::kernel_name::{KernelNameError, variants};
 
 /// Our kernel configuration, on top of `allnoconfig`.
 const CONFIGURATION: &str = include_str!("um.config");
@@ -248,7 +248,7 @@ impl Cache {
         let folders = other.as_ref().map_or_else(|| usual_folders(name), KernelImage::folders);
         let mut command = self.command(name, &folders)?;
         if folders.iter().any(|folder| folder.starts_with("DIR/")) {
-            let _ = write!(command, " (DIR/NAME is a patch set's folder; variants: {})", name::variants());
+            let _ = write!(command, " (DIR/NAME is a patch set's folder; variants: {})", variants());
         }
         Ok(KernelError::NotBuilt {
             name: name.to_string(),
@@ -376,7 +376,7 @@ impl Cache {
         }
         there(&preload)?;
         let built = kernel.modified().map_err(KernelError::io("read", &linux))?;
-        let name = d.version.parse().map_err(|e: KernelError| damaged(format!("image.json: {e}")))?;
+        let name = d.version.parse().map_err(|e: KernelNameError| damaged(format!("image.json: {e}")))?;
         Ok(Some(KernelImage {
             name,
             release: d.release,
@@ -491,7 +491,7 @@ fn recipe(name: &KernelName, patches: &[BuiltSet]) -> String {
     };
     let configured = |ours: &str| options(&configuration(name, ours));
     let mut parts = vec![RECIPE.to_owned(), configured(CONFIGURATION), PRELOAD_SOURCE.to_owned()];
-    let of_variant = |variant: Variant| format!("{}\n{}", variant.name, configured(variant.configuration));
+    let of_variant = |variant: Variant| format!("{}\n{}", variant.name, configured(fragment(variant)));
     parts.extend(name.variant().map(of_variant));
     parts.extend(patches.iter().map(|set| format!("{} {}", set.name, set.hash)));
     let mut hash = Sha256::new();
@@ -565,12 +565,10 @@ fn replacement(directory: &Path) -> String {
     format!("trimwise kernel remove {name}{}", build.unwrap_or_default())
 }
 
-/// Checks a version such as `6.1` or `6.1.192`. Versions become file names, so nothing else is accepted.
-fn check(version: &str) -> Result<(), KernelError> {
-    let parts: Vec<&str> = version.split('.').collect();
-    let number = |part: &&str| (1..=5).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit());
-    if (2..=3).contains(&parts.len()) && parts.iter().all(number) {
-        return Ok(());
+/// The configuration fragment of a variant, merged over the configuration that all kernels have.
+fn fragment(variant: Variant) -> &'static str {
+    match variant.name {
+        "kasan" => include_str!("kasan.config"),
+        _ => include_str!("dm.config"),
     }
-    Err(KernelError::NoVersion { version: version.to_owned() })
 }

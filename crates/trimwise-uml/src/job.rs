@@ -11,7 +11,7 @@ mod run;
 
 use serde::{Deserialize, Serialize};
 use trimwise::compare::result::Cell;
-use trimwise::units::SimDuration;
+use trimwise::units::{SimDuration, Utilization};
 use trimwise::workload::tagged::bytes::Run;
 use trimwise::workload::tagged::{Logged, Plan};
 use trimwise::workload::week::{Week, WeekDone};
@@ -64,12 +64,12 @@ pub enum Step {
     UnmountRest,
     /// Fills the file system with files and removes some, until this share is in use.
     Age {
-        utilization_percent: u64,
+        utilization: Utilization,
         seed: u64,
     },
     /// Removes files of [`Step::Age`] and creates others at this share in use, until this many bytes are written.
     TurnOver {
-        utilization_percent: u64,
+        utilization: Utilization,
         bytes: u64,
         seed: u64,
     },
@@ -96,7 +96,7 @@ pub enum Step {
     /// Creates or removes files of the kind of [`Step::Age`] until this much is in use; at 100, until none fits. It
     /// continues with the files that earlier steps left, perhaps in another guest.
     Adjust {
-        utilization_percent: u64,
+        utilization: Utilization,
         seed: u64,
     },
     /// Runs a named application or a fio job. In addition to the marks of every step, the disk is marked before and after
@@ -318,14 +318,14 @@ impl Step {
             }
             Self::Remount { options } => format!("remount with '{options}'"),
             Self::Unmount | Self::UnmountRest => "unmount".to_owned(),
-            Self::Age { utilization_percent, .. } => format!("ageing to {utilization_percent} %"),
+            Self::Age { utilization, .. } => format!("ageing to {utilization} %"),
             Self::TurnOver { .. } => "turning files over".to_owned(),
             Self::Postmark { .. } => "PostMark".to_owned(),
             Self::OverDays { days, work, .. } => format!("{} over {days} days", work.name()),
             Self::WriteZeros => "writing zeros".to_owned(),
             Self::CallOneByOne => "calling one by one".to_owned(),
-            Self::Adjust { utilization_percent, .. } => {
-                format!("bringing utilization to {utilization_percent} %")
+            Self::Adjust { utilization, .. } => {
+                format!("bringing utilization to {utilization} %")
             }
             Self::Timed { spec, .. } | Self::Workload { argument: spec, .. } => format!("workload {spec}"),
             Self::Scene { name, .. } => format!("scene {name}"),

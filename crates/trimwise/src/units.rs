@@ -7,6 +7,7 @@
 //! block of the file system. [`Lpn`] numbers units as the host sees them.
 
 mod parse;
+mod utilization;
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Div, Mul, Sub, SubAssign};
@@ -14,6 +15,7 @@ use std::ops::{Add, AddAssign, Div, Mul, Sub, SubAssign};
 use serde::{Deserialize, Serialize};
 
 pub use parse::SizeError;
+pub use utilization::{Utilization, UtilizationError};
 
 /// Bytes in a mapping unit, which is also a file-system block: 4 KiB.
 pub const UNIT_BYTES: u64 = 4096;

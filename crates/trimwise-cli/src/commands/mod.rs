@@ -199,6 +199,7 @@ pub fn run(command: Command, caller: &dyn Caller) -> Result<String, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trimwise::units::Utilization;
     use trimwise_study::defaults;
 
     #[test]
@@ -228,7 +229,7 @@ mod tests {
         let help = command.find_subcommand_mut("compare").unwrap().render_long_help().to_string();
         let help = help.split_whitespace().collect::<Vec<_>>().join(" "); // clap wraps it
         for value in [
-            defaults::UTILIZATION_PERCENT.to_string(),
+            Utilization::default().to_string(),
             defaults::DEVICE.to_string(),
             defaults::LINUX.to_string(),
             defaults::MEMORY_MIB.to_string(),

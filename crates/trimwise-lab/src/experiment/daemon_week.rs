@@ -15,7 +15,7 @@ mod tables;
 mod tests;
 
 use serde::Serialize;
-use trimwise::units::{Bytes, SimDuration};
+use trimwise::units::{Bytes, SimDuration, Utilization};
 use trimwise::workload::latency::{LatencySummary, OpLatencies, Operation};
 use trimwise::workload::week::{Week, WeekDone};
 
@@ -55,7 +55,7 @@ pub const KERNEL: &str = "6.1";
 pub const DEVICE: &str = "sata-60gb-2011";
 /// Small enough that ageing and a week write twice the capacity.
 pub const CAPACITY: Bytes = Bytes::gib(4);
-pub const AGED_PERCENT: u64 = 30;
+pub const AGED: Utilization = Utilization::of(30);
 pub const FILE_SYSTEMS: [&str; 3] = ["ext4", "xfs", "btrfs"];
 /// Maximum untrimmed space that the daemon's default leaves, in thousandths of the file system.
 pub(crate) const BOUND_PERMILLE: u64 = 100;

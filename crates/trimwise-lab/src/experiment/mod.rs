@@ -20,14 +20,15 @@ mod verdicts_fs;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use trimwise::compare::cell::CellError;
+use trimwise::compare::result::Target;
 use trimwise::policy::PolicySpec;
 use trimwise::profile::Profile;
 use trimwise::units::Bytes;
 use trimwise::words;
-use trimwise_uml::cell::KernelTarget;
+use trimwise_uml::cell::{KernelPolicy, KernelTarget};
 
 use crate::guests::{self, Bounds};
-pub use daemon_week::{AGED_PERCENT as WEEK_AGED_PERCENT, CAPACITY as WEEK_CAPACITY, DEVICE as WEEK_DEVICE};
+pub use daemon_week::{AGED as WEEK_AGED, CAPACITY as WEEK_CAPACITY, DEVICE as WEEK_DEVICE};
 pub use grid::Grid;
 use result::ExperimentResult;
 use trimwise::failure::{Failure, Mistake, Words, set};
@@ -117,7 +118,7 @@ impl Experiment {
                 return kernel.parse().map(Some).map_err(|e: String| Mistake::that(e).fail());
             }
             (On::This(target), _) if self.takes_kernel() => return Ok(Some(target.clone())),
-            (On::This(target), _) => format!("kernel:{target}"),
+            (On::This(target), _) => Target::from(target).to_string(),
             (On::Kernel, Host::Model) => "kernel".to_owned(),
         };
         let able = ALL.iter().filter(|e| e.takes_kernel()).map(|e| e.name);
@@ -141,8 +142,8 @@ impl Experiment {
             }
         }
         let Some(target) = target else { return Ok(()) };
-        let of = |why: Words| Mistake::of("on", format!("kernel:{target}")).because(why).fail();
-        target.check_for_policies().map_err(of)?;
+        let of = |why: Words| Mistake::of("on", Target::from(target)).because(why).fail();
+        KernelPolicy::check_options(target).map_err(of)?;
         guests::image(target).map(drop)
     }
 }

@@ -4,6 +4,7 @@
 //! had. A stock kernel has `off` and its own `commit`. The guest's processor takes no time, so the model's takes none
 //! either.
 
+use trimwise::compare::result::Target;
 use trimwise::compare::watch::Issue;
 use trimwise::fs::host::HostConfig;
 use trimwise::policy::{PolicySpec, Trimmer};
@@ -40,7 +41,7 @@ impl RealExt4 {
     /// Finds the kernel of a target, for guests with this much memory.
     pub fn new(target: &KernelTarget, memory: Bytes) -> Result<Self, Failure> {
         if target.file_system != FileSystem::Ext4 {
-            let of = Mistake::of("on", format!("kernel:{target}")).because("the experiment is about ext4");
+            let of = Mistake::of("on", Target::from(target)).because("the experiment is about ext4");
             return Err(of.expected("kernel:VERSION:ext4").fail());
         }
         let linux = target.kernel.version().parse::<trimwise::policy::LinuxVersion>();
@@ -71,7 +72,7 @@ impl RealExt4 {
     }
 
     pub fn mount(&self, policy: KernelPolicy) -> Step {
-        Step::Mount { file_system: FileSystem::Ext4, options: self.target.mount_options(policy) }
+        Step::Mount { file_system: FileSystem::Ext4, options: policy.mount_options(&self.target) }
     }
 
     pub fn run(&self, request: &Request, disk: Disk, steps: Vec<Step>) -> Result<Ran, Failure> {

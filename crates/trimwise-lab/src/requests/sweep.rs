@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use trimwise::compare::result::Target;
-use trimwise::failure::{Failure, Mistake};
+use trimwise::failure::Failure;
 use trimwise::policy::PolicyId;
 use trimwise::profile::Profile;
 use trimwise_linux::kept::hash;
@@ -13,6 +12,7 @@ use trimwise_study::caller::Silent;
 use trimwise_study::compare::CompareRequest;
 use trimwise_study::compare::workload::Workload;
 use trimwise_study::defaults;
+use trimwise_study::given::Given;
 use trimwise_study::sweep::on_kernel::{self as seam, KernelCell, KernelPlans};
 use trimwise_study::sweep::{Named, Outcome, Ran, result};
 use trimwise_uml::cell::{KernelCellError, KernelTarget};
@@ -34,10 +34,9 @@ impl seam::Kernels for Kernels {
         request: &CompareRequest,
         workload: &Workload,
     ) -> Result<Option<Box<dyn KernelPlans>>, Failure> {
-        let Target::Kernel(text) = file_system::target(request, workload, None, &Silent::default())? else {
+        let Some(target) = file_system::target(request, workload, None, &Silent::default())? else {
             return Ok(None);
         };
-        let target = text.parse::<KernelTarget>().map_err(|e| Mistake::that(e).fail())?;
         let image = guests::image(&target)?;
         Ok(Some(Box::new(OnKernel { target, image, plans: Vec::new() })))
     }
@@ -66,8 +65,8 @@ impl OnKernel {
 
 impl KernelPlans for OnKernel {
     fn add(&mut self, request: &CompareRequest) -> Result<(), Failure> {
-        let (request, target) = on_chosen(request, &self.target.to_string(), None)?;
-        let plan = on_kernel::Plan::of(&request, &target)?;
+        let request = on_chosen(request, &self.target, None);
+        let plan = on_kernel::Plan::of(&request, &self.target)?;
         self.plans.push((request, plan));
         Ok(())
     }
@@ -76,8 +75,8 @@ impl KernelPlans for OnKernel {
         self.runs(plan, defaults::SEED).check()
     }
 
-    fn policy(&self, text: &str) -> Result<(String, PolicyId), Failure> {
-        on_kernel::policy(text, &self.target).map(|(name, policy)| (name, policy.id()))
+    fn policy(&self, asked: &Given<PolicyId>) -> Result<(String, PolicyId), Failure> {
+        on_kernel::policy(asked, &self.target).map(|(name, policy)| (name, policy.id()))
     }
 
     fn target(&self) -> String {

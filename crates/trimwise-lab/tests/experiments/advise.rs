@@ -15,7 +15,7 @@ use trimwise::compare::verdict::verdict;
 use trimwise::fs::host::HostConfig;
 use trimwise::policy::{LinuxVersion, PolicyId, PolicySpec, Trimmer};
 use trimwise::profile::Profile;
-use trimwise::units::{Bytes, SimDuration};
+use trimwise::units::{Bytes, SimDuration, Utilization};
 use trimwise::workload::postmark::PostmarkConfig;
 use trimwise::workload::program::Program;
 use trimwise_linux::pool;
@@ -24,19 +24,29 @@ use trimwise_linux::pool;
 const SEED: u64 = 1;
 
 /// A drive, its size in MiB, a workload, and how full.
-type Mix = (&'static str, u64, &'static str, u8);
+type Mix = (&'static str, u64, &'static str, Utilization);
 
 const MIXES: [Mix; 10] = [
-    ("sata-small", 512, "postmark:500:10000:100000", 80),
-    ("ufs21-64gb", 512, "desktop:steps=3k,cache=32MiB", 70),
-    ("nvme-generic", 1024, "lsm:operations=200k,keys=60k", 60),
-    ("sata-500gb-slc", 1024, "unpack:packages=6,upgrades=40,layers=25,kept=2", 80),
-    ("nvme-500gb-dramless", 1024, "oltp:transactions=9k,data=64MiB,checkpoint=16MiB,keep=16MiB", 50),
-    ("sata-generic", 512, "maildir:messages=400,deliveries=5k", 85),
-    ("vendor2", 512, "postmark:300:7000:150000", 60),
-    ("vendor6", 512, "logs:total=400MiB,rotate=2MiB,keep=3", 70),
-    ("nvme-960gb-enterprise", 1024, "segments:total=1GiB,partitions=4,segment=4MiB,keep=16MiB", 80),
-    ("page-60gb-2009", 512, "maildir:messages=2k,deliveries=5k", 40),
+    ("sata-small", 512, "postmark:500:10000:100000", Utilization::of(80)),
+    ("ufs21-64gb", 512, "desktop:steps=3k,cache=32MiB", Utilization::of(70)),
+    ("nvme-generic", 1024, "lsm:operations=200k,keys=60k", Utilization::of(60)),
+    ("sata-500gb-slc", 1024, "unpack:packages=6,upgrades=40,layers=25,kept=2", Utilization::of(80)),
+    (
+        "nvme-500gb-dramless",
+        1024,
+        "oltp:transactions=9k,data=64MiB,checkpoint=16MiB,keep=16MiB",
+        Utilization::of(50),
+    ),
+    ("sata-generic", 512, "maildir:messages=400,deliveries=5k", Utilization::of(85)),
+    ("vendor2", 512, "postmark:300:7000:150000", Utilization::of(60)),
+    ("vendor6", 512, "logs:total=400MiB,rotate=2MiB,keep=3", Utilization::of(70)),
+    (
+        "nvme-960gb-enterprise",
+        1024,
+        "segments:total=1GiB,partitions=4,segment=4MiB,keep=16MiB",
+        Utilization::of(80),
+    ),
+    ("page-60gb-2009", 512, "maildir:messages=2k,deliveries=5k", Utilization::of(40)),
 ];
 
 /// Those that the tier runs unless all are asked for.
@@ -63,21 +73,21 @@ fn workload(text: &str) -> cell::Workload {
 struct Bed {
     profile: Profile,
     workload: cell::Workload,
-    utilization_percent: u64,
+    utilization: Utilization,
 }
 
 impl Bed {
     fn of((drive, mib, text, used): Mix) -> Self {
         let mut profile = Profile::embedded(drive).unwrap();
         profile.config = profile.config.shrunk(Bytes::mib(mib).0).unwrap();
-        Self { profile, workload: workload(text), utilization_percent: used.into() }
+        Self { profile, workload: workload(text), utilization: used }
     }
 
     fn run(&self, policy: Trimmer, rep: u32, seed: u64) -> Cell {
         let spec = CellSpec {
             rep,
             seed,
-            utilization_percent: Some(self.utilization_percent),
+            utilization: Some(self.utilization),
             // As small next to the drive as the command's defaults are.
             host: HostConfig::of(LinuxVersion::TODAY, Bytes(self.profile.config.capacity_bytes / 8)),
             ..CellSpec::new(self.profile.clone(), policy.spec(), self.workload.clone())

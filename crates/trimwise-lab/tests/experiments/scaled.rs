@@ -11,7 +11,7 @@ use trimwise::compare::result::Cell;
 use trimwise::fs::host::HostConfig;
 use trimwise::policy::{LinuxVersion, Trimmer};
 use trimwise::profile::Profile;
-use trimwise::units::Bytes;
+use trimwise::units::{Bytes, Utilization};
 use trimwise::workload::days::Days;
 use trimwise::workload::postmark::{self, PostmarkConfig};
 use trimwise::workload::program::Program;
@@ -25,7 +25,7 @@ struct Case {
     /// A named workload; `None`: the default of `compare`, as much of it as the drive has room for.
     program: Option<&'static str>,
     days: Option<u32>,
-    utilization_percent: u64,
+    utilization: Utilization,
     /// Repetitions of the whole.
     reps: usize,
     /// How much `compare --here` shrinks it.
@@ -39,7 +39,7 @@ const WHOLE: [Case; 3] = [
         memory: Bytes::gib(16),
         program: Some("desktop"),
         days: Some(7),
-        utilization_percent: 70,
+        utilization: Utilization::of(70),
         reps: 2,
         parts: 1.863,
     },
@@ -49,7 +49,7 @@ const WHOLE: [Case; 3] = [
         memory: Bytes::gib(16),
         program: Some("oltp"),
         days: None,
-        utilization_percent: 70,
+        utilization: Utilization::of(70),
         reps: 2,
         parts: 4.0,
     },
@@ -59,7 +59,7 @@ const WHOLE: [Case; 3] = [
         memory: Bytes::gib(16),
         program: None,
         days: None,
-        utilization_percent: 70,
+        utilization: Utilization::of(70),
         reps: 1,
         parts: 29.1,
     },
@@ -71,7 +71,7 @@ const SAMPLE: Case = Case {
     memory: Bytes::gib(4),
     program: Some("oltp"),
     days: None,
-    utilization_percent: 70,
+    utilization: Utilization::of(70),
     reps: 2,
     parts: 2.0,
 };
@@ -107,7 +107,7 @@ impl Case {
         let shape = if self.days.is_some() { "office" } else { "flat" };
         let spec = CellSpec {
             host: HostConfig::of(LinuxVersion::TODAY, Bytes((self.memory.0 as f64 * factor) as u64)),
-            utilization_percent: Some(self.utilization_percent),
+            utilization: Some(self.utilization),
             long_in_use: true,
             days: self.days.map(|days| DaysSpec {
                 days: Days::new(days, shape.parse().unwrap()).unwrap(),

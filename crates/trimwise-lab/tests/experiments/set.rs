@@ -4,6 +4,7 @@
 //! All of it: `SET=full cargo test --release -p trimwise-lab --test experiments set::`, or `trimwise reproduce set-1a`.
 
 use trimwise::policy::PolicySpec;
+use trimwise::units::Utilization;
 use trimwise_lab::experiment::Grid;
 use trimwise_lab::experiment::result::{Claim, ExperimentResult};
 use trimwise_lab::experiment::set::{self, Setting, one_a, one_b};
@@ -41,8 +42,11 @@ fn the_published_curve_has_its_shape() {
     let setting = setting();
     let aged = set::age(&setting, SEED).unwrap();
     let policies = policies(&one_a::POLICIES[..2]);
-    let utilizations =
-        if is_full() { one_a::UTILIZATIONS.to_vec() } else { vec![20, 30, 40, 50, 80, 90, 100] };
+    let utilizations = if is_full() {
+        one_a::UTILIZATIONS.to_vec()
+    } else {
+        Utilization::all([20, 30, 40, 50, 80, 90, 100]).to_vec()
+    };
     let done = std::cell::Cell::new(0);
     let runs: Vec<_> = utilizations
         .iter()
@@ -53,7 +57,10 @@ fn the_published_curve_has_its_shape() {
         let (off, commit) = (&of[0], &of[1]);
         // Both begin on the same drive; metadata that was never written and the size of a file are the difference.
         assert_eq!(off.device_utilization_percent, commit.device_utilization_percent);
-        assert!((off.device_utilization_percent - asked as f64).abs() < 3.0, "{off:?} at {asked} %");
+        assert!(
+            (off.device_utilization_percent - asked.percent() as f64).abs() < 3.0,
+            "{off:?} at {asked} %"
+        );
         assert_eq!((off.trim_commands, off.trim_s), (0, 0.0));
         assert!(commit.trim_commands > 0 && commit.stale_percent < off.stale_percent);
         assert!(commit.write_amplification <= off.write_amplification + 0.01, "{commit:?} {off:?}");
@@ -75,7 +82,7 @@ fn set_beats_on_beats_off() {
     for (stage, asked) in one_b::UTILIZATIONS.into_iter().enumerate() {
         let valid = |stages: &[one_b::Stage]| stages[stage].run.device_utilization_percent;
         assert!(valid(off) > 97.0, "what was valid once stays valid: {}", valid(off));
-        assert!((valid(commit) - asked as f64).abs() < 3.0, "{} at {asked} %", valid(commit));
+        assert!((valid(commit) - asked.percent() as f64).abs() < 3.0, "{} at {asked} %", valid(commit));
     }
     let total = |policy: usize| runs[policy][0].iter().map(|stage| stage.run.total_s).sum::<f64>();
     let (high, low) = (total(2), total(6));

@@ -548,7 +548,7 @@ fn the_models_target_does_as_the_real_one() {
         let spec = CellSpec {
             host: HostConfig::in_guest("6.12".parse().unwrap(), Bytes::mib(256)),
             format: FormatOptions { discard: false, ..FormatOptions::TODAY },
-            utilization_percent: None,
+            utilization: None,
             ..CellSpec::new(drive.clone(), policy.in_force(), Program::parse(work, "").unwrap())
         };
         let model = run_cell(&spec, Box::new(|_| ())).unwrap();

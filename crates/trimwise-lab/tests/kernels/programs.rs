@@ -11,7 +11,7 @@ use trimwise::compare::result::WorkloadFigures;
 use trimwise::fs::host::HostConfig;
 use trimwise::policy::PolicySpec;
 use trimwise::profile::Profile;
-use trimwise::units::Bytes;
+use trimwise::units::{Bytes, Utilization};
 use trimwise::workload::program::Program;
 use trimwise_testing::skipped;
 
@@ -163,7 +163,7 @@ fn of_model(folder: &Path, job: &str, percent: u8) -> Speed {
     let program = Program::parse("job:job.fio", job).unwrap();
     let spec = CellSpec {
         host: HostConfig::in_guest(linux, Bytes::mib(256)),
-        utilization_percent: Some(percent.into()),
+        utilization: Some(Utilization::of(percent)),
         ..CellSpec::new(device, PolicySpec::OFF, program)
     };
     let cell = run_cell(&spec, Box::new(|_| ())).unwrap();

@@ -13,11 +13,11 @@ use crate::common::{LABORATORY, command_in, refused, text};
 fn request() -> CompareRequest {
     CompareRequest {
         workload: "append:4KiB:1MiB".to_owned(),
-        policies: vec!["off".to_owned(), "commit".to_owned()],
-        utilization: Some(1),
+        policies: vec!["off".into(), "commit".into()],
+        utilization: Some("1".into()),
         reps: 2,
         // No such kernel is ever built.
-        check: Some("kernel:2.6.99:ext4".to_owned()),
+        check: Some("kernel:2.6.99:ext4".into()),
         ..CompareRequest::default()
     }
 }

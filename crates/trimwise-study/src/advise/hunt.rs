@@ -11,7 +11,7 @@ use trimwise::failure::Failure;
 use trimwise::fs::layout::FormatOptions;
 use trimwise::policy::Trimmer;
 use trimwise::policy::{PolicyId, PolicySpec};
-use trimwise::units::SimDuration;
+use trimwise::units::{SimDuration, Utilization};
 use trimwise_linux::pool;
 
 use crate::caller::{self, Caller};
@@ -107,7 +107,7 @@ impl Hunt<'_> {
             return Err(failure.unwrap_or(Failure::Interrupted));
         };
         self.tell_time(begun.elapsed());
-        let used = self.plan.utilization_percent;
+        let used = self.plan.utilization;
         let space = match &self.plan.days {
             Some(days) => Space::over_days(used, days.length()),
             None => Space::new(used, SimDuration::from_nanos(first.duration_ns)),
@@ -177,15 +177,15 @@ impl Hunt<'_> {
     /// Runs policies on a file system of this fullness; `None` if the workload does not fit.
     pub fn nearby(
         &mut self,
-        utilization_percent: u8,
+        utilization: Utilization,
         policies: &[Trimmer],
     ) -> Option<(Vec<Cell>, Option<Failure>)> {
         let device = &self.plan.devices[0].1;
-        let room = Room::of(device, FormatOptions::TODAY, utilization_percent).ok()?;
+        let room = Room::of(device, FormatOptions::TODAY, utilization).ok()?;
         self.plan.workload.check(&room, device).ok()?;
-        let used = std::mem::replace(&mut self.plan.utilization_percent, utilization_percent);
+        let used = std::mem::replace(&mut self.plan.utilization, utilization);
         let ran = self.each(policies, NEARBY_REPS);
-        self.plan.utilization_percent = used;
+        self.plan.utilization = used;
         Some(ran)
     }
 

@@ -9,12 +9,13 @@ use std::sync::atomic::AtomicBool;
 
 use serde::{Deserialize, Serialize};
 use trimwise::advise::{self, Cost, Difference, Means, Space};
-use trimwise::compare::result::{Cell, Target};
+use trimwise::compare::result::Cell;
 use trimwise::compare::statistics::{Sample, compare};
 use trimwise::compare::summary::Summary;
 use trimwise::failure::{Failure, Mistake, Mistakes, key, set};
 use trimwise::policy::{PolicyId, PolicySpec, Trimmer};
 use trimwise::profile::Profile;
+use trimwise::units::Utilization;
 use trimwise::words;
 
 use crate::caller::{Caller, OnInterrupt, Progress};
@@ -24,6 +25,7 @@ use crate::compare::workload::Workload;
 use crate::compare::{CompareRequest, Comparison, Settings, file_system, on_model};
 use crate::conclusion::{Conclusion, Decision};
 use crate::defaults;
+use crate::given::Given;
 use crate::laboratory::Laboratory;
 use hunt::{Found, Hunt, Searched};
 
@@ -67,7 +69,8 @@ pub struct Changed {
 /// The policy to use where the file system is fuller or emptier.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Nearby {
-    pub utilization_percent: u8,
+    #[serde(rename = "utilization_percent")]
+    pub utilization: Utilization,
     /// Median extra time of each other policy over the policy to use, in percent, over pairs of equal repetition.
     pub others: Vec<(PolicyId, f64)>,
 }
@@ -86,7 +89,7 @@ pub fn run(
     let elsewhere = words!["it searches in the model, or with ", key("fs"), " on a kernel"];
     let refused = [
         ("policies", !request.policies.is_empty(), "it chooses the policies itself".into()),
-        ("target", request.target != Target::Model, elsewhere),
+        ("target", request.is_elsewhere(), elsewhere),
         ("devices", request.devices.len() > 1, "it examines one drive".into()),
     ];
     let refused = refused.into_iter().filter(|(_, is_given, _)| *is_given).map(|(field, _, why)| {
@@ -100,7 +103,7 @@ pub fn run(
     }
     if request.check.is_some() {
         // No kernel is needed for requests that the model rejects.
-        on_model::Plan::of(&CompareRequest { policies: vec![PolicyId::OFF.to_string()], ..request.clone() })?;
+        on_model::Plan::of(&CompareRequest { policies: vec![Given::of(PolicyId::OFF)], ..request.clone() })?;
     }
     let mut advice = laboratory.advise(request, caller)?;
     if let Some(comparison) = &mut advice.comparison
@@ -131,7 +134,7 @@ pub fn in_model(
             .fail());
     }
     let request = file_system::on_model(request, found);
-    let mut request = CompareRequest { policies: vec![PolicyId::OFF.to_string()], ..request };
+    let mut request = CompareRequest { policies: vec![Given::of(PolicyId::OFF)], ..request };
     let plan = on_model::Plan::of(&request)?;
     if let Some(file) = plan.workload.kind.trace() {
         file.expect_to_trim()?;
@@ -140,7 +143,7 @@ pub fn in_model(
         expect_trim(device)?;
     }
     // The findings of `--here` may change during the runs.
-    request.utilization = Some(plan.utilization_percent);
+    request.utilization = Some(Given::of(plan.utilization));
     let stop = caller.stop(OnInterrupt::StopAndShow)?;
     advised(&request, plan, (caller, &stop), compare)
 }
@@ -228,7 +231,8 @@ fn compared(request: &CompareRequest, hunt: &Hunt, found: &Found) -> CompareRequ
     let today = here.and_then(|here| here.today(hunt.plan.days.is_some())?.known());
     let today = today.filter(|today| !found.shortlist.contains(today));
     let bound = Trimmer::Kernel(PolicySpec::IDEAL);
-    let policies = found.shortlist.iter().chain(&today).chain(&[bound]).map(Trimmer::to_string).collect();
+    let policies = found.shortlist.iter().copied().chain(today).chain([bound]);
+    let policies = policies.map(|policy| Given::of(policy.into())).collect();
     CompareRequest { policies, seed: Some(hunt.fresh_seed()), ..request.clone() }
 }
 
@@ -241,7 +245,7 @@ pub fn command(request: &CompareRequest, settings: &Settings) -> String {
         text.argument("--full-size");
     }
     request.fs.iter().for_each(|fs| text.option("--fs", fs.name()));
-    settings.utilization_percent.iter().for_each(|percent| text.option("--utilization", percent));
+    settings.utilization.iter().for_each(|percent| text.option("--utilization", percent));
     request.linux.iter().for_each(|linux| text.option("--linux", linux));
     request.memory.iter().for_each(|memory| text.option("--memory", memory));
     settings.days.iter().for_each(|days| text.option("--days", days));
@@ -320,14 +324,14 @@ impl Advice {
 
     /// Runs the policy to use and the simple ones at other fullness.
     fn add_nearby(&mut self, hunt: &mut Hunt, policy: Trimmer) {
-        const STEP_PERCENT: u8 = 10;
-        let used = hunt.plan.utilization_percent;
-        let fuller = used.checked_add(STEP_PERCENT).filter(|u| *u <= 95);
-        for utilization_percent in [used.checked_sub(STEP_PERCENT), fuller].into_iter().flatten() {
+        const STEP: i8 = 10;
+        let used = hunt.plan.utilization;
+        let fuller = used.moved(STEP).filter(|fuller| fuller.percent() <= 95);
+        for utilization in [used.moved(-STEP), fuller].into_iter().flatten() {
             let mut policies = vec![policy];
             let plain = [PolicySpec::OFF, PolicySpec::COMMIT].map(Trimmer::Kernel);
             policies.extend(plain.into_iter().filter(|p| *p != policy));
-            let Some((cells, failure)) = hunt.nearby(utilization_percent, &policies) else { continue };
+            let Some((cells, failure)) = hunt.nearby(utilization, &policies) else { continue };
             self.search.runs.nearby += cells.len() as u32;
             let is_stopped = failure.is_some();
             self.note(failure);
@@ -345,7 +349,7 @@ impl Advice {
                 Some(((*other).into(), excess * 100.0))
             });
             let others = others.collect();
-            self.nearby.push(Nearby { utilization_percent, others });
+            self.nearby.push(Nearby { utilization, others });
         }
     }
 

@@ -6,7 +6,6 @@
 use serde::{Deserialize, Serialize};
 use trimwise::compare::result::{Cell, Target};
 use trimwise::compare::summary::{DeviceSummary, Summary, SummaryRow};
-use trimwise::failure::{Failure, Mistake};
 use trimwise::numbers;
 use trimwise::policy::PolicyId;
 use trimwise_linux::real_kernel::RealKernel;
@@ -54,24 +53,6 @@ pub struct Contradiction {
     pub kernel_percent: f64,
     /// Both figures in words.
     pub text: String,
-}
-
-/// Returns the kernel version that a request names for its check.
-///
-/// # Errors
-///
-/// If that is no kernel with ext4.
-pub fn version(text: &str) -> Result<&str, Failure> {
-    let mut parts = text.strip_prefix("kernel:").unwrap_or_default().splitn(3, ':');
-    match (parts.next().and_then(|name| name.split('+').next()), parts.next()) {
-        (Some(version), Some("ext4")) if version.starts_with(|c: char| c.is_ascii_digit()) => Ok(version),
-        _ => Err(refused(text)),
-    }
-}
-
-pub fn refused(text: &str) -> Failure {
-    let expected = "kernel:VERSION:ext4[:MOUNT_OPTIONS] such as kernel:6.12:ext4; only ext4 is modelled";
-    Mistake::of("check", text).expected(expected).fail()
 }
 
 impl Comparison {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use trimwise::failure::{Failure, Mistake, key};
 use trimwise::policy::{LinuxVersion, PolicyId, Trimmer};
 use trimwise::profile::Profile;
-use trimwise::units::Bytes;
+use trimwise::units::{Bytes, Utilization};
 use trimwise::words;
 use trimwise_linux::daemon::DEFAULT_RUN;
 use trimwise_linux::file_system::FileSystem;
@@ -58,7 +58,8 @@ pub struct Here {
     memory_bytes: Option<u64>,
     /// `ext4`, `btrfs`...
     file_system: String,
-    utilization_percent: u8,
+    #[serde(rename = "utilization_percent")]
+    utilization: Utilization,
     /// The mount's discard option, and the timer that trims it.
     policy: String,
     /// The host's current policy over days; `None` if trimwise does not know it.
@@ -270,8 +271,8 @@ impl StandIn {
         self.matched_by == GIVEN
     }
 
-    pub fn utilization_percent(&self) -> u8 {
-        self.found.utilization_percent
+    pub fn utilization(&self) -> Utilization {
+        self.found.utilization
     }
 
     pub fn file_system(&self) -> &str {
@@ -290,17 +291,18 @@ impl StandIn {
     /// The default policies: the host's current one, the ones that stock Linux offers there, trimwised, and the bound.
     /// On a kernel, only the ones that its file system has. There a day of trimwised takes minutes, so it runs only on
     /// request.
-    pub fn policies(&self, is_over_days: bool, kernel: Option<&dyn Fn(&str) -> bool>) -> Vec<String> {
+    pub fn policies(&self, is_over_days: bool, kernel: Option<&dyn Fn(&PolicyId) -> bool>) -> Vec<PolicyId> {
         let found = &self.found;
         let called = |policy| if kernel.is_some() { on_kernel(policy) } else { policy };
-        let online = &*called(own_discard(&found.mount.fs_type)).to_string();
-        let mut policies: Vec<String> = match is_over_days {
-            true => ["off", online, "batch:1d", "batch:1w", "trimwised", "ideal"].map(str::to_owned).into(),
-            false => ["off", online, "judicious", "ideal"].map(str::to_owned).into(),
+        let usual: &[&str] = match is_over_days {
+            true => &["batch:1d", "batch:1w", "trimwised", "ideal"],
+            false => &["judicious", "ideal"],
         };
+        let usual = usual.iter().map(|policy| PolicyId::from(*policy));
+        let mut policies = vec![PolicyId::OFF, called(own_discard(&found.mount.fs_type))];
+        policies.extend(usual.filter(|policy| !policy.is_daemon() || kernel.is_none()));
         let today = found.today.policy(&found.mount.fs_type).map(called);
-        let today = today.map(|policy| in_runs(&policy, is_over_days).to_string());
-        policies.retain(|policy| *policy != "trimwised" || kernel.is_none());
+        let today = today.map(|policy| in_runs(&policy, is_over_days));
         if let Some(today) = today.filter(|today| !policies.contains(today)) {
             policies.insert(1, today);
         }
@@ -342,7 +344,7 @@ impl StandIn {
             kernel: found.kernel.clone(),
             memory_bytes: found.memory.map(|memory| memory.0),
             file_system: found.mount.fs_type.clone(),
-            utilization_percent: found.utilization_percent,
+            utilization: found.utilization,
             policy: found.policy(),
             today: match found.today.policy(&found.mount.fs_type) {
                 Some(policy) if is_on_kernel => Some(on_kernel(policy)),
@@ -377,7 +379,7 @@ impl StandIn {
             found.mount.mount_point.display(),
             found.mount.fs_type,
             found.mount.device,
-            found.utilization_percent,
+            found.utilization,
             found.policy(),
             found.kernel,
         )
@@ -458,7 +460,7 @@ mod tests {
             mount: parse_mountinfo(mount.as_bytes()).remove(0),
             drives,
             size: Bytes(size),
-            utilization_percent: 63,
+            utilization: Utilization::of(63),
             today: Today {
                 discard: "nodiscard".to_owned(),
                 at_intervals: vec![Periodic {
@@ -603,7 +605,8 @@ mod tests {
             });
             found.today.at_intervals = periodic.into_iter().collect();
             let (stand_in, here, _) = chosen(found, "").unwrap();
-            (stand_in.policies(is_over_days, None).join(" "), here)
+            let policies = stand_in.policies(is_over_days, None);
+            (policies.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "), here)
         };
         let btrfs = "22 1 0:40 / /home rw - btrfs /dev/sda rw,discard=async";
         let (over_days, here) = policies(btrfs, "discard=async", None, true);
@@ -613,10 +616,15 @@ mod tests {
         assert!(text.contains("The modelled file system is ext4."), "{text}");
         assert_eq!(policies(btrfs, "discard=async", None, false).0, "off btrfs judicious ideal");
         // btrfs itself, on a kernel: its own names, and nothing that only the model has.
-        let own = |policy: &str| ["off", "commit", "async"].contains(&policy) || policy.starts_with("batch");
+        let own = |policy: &PolicyId| {
+            let name = policy.to_string();
+            ["off", "commit", "async"].contains(&&*name) || name.starts_with("batch")
+        };
+        let joined =
+            |policies: Vec<PolicyId>| policies.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
         let (stand_in, ..) = chosen(found(btrfs, vec![drive(Transport::Ata, "A", 100)]), "").unwrap();
-        assert_eq!(stand_in.policies(true, Some(&own)).join(" "), "off async batch:1d batch:1w");
-        assert_eq!(stand_in.policies(false, Some(&own)).join(" "), "off async");
+        assert_eq!(joined(stand_in.policies(true, Some(&own))), "off async batch:1d batch:1w");
+        assert_eq!(joined(stand_in.policies(false, Some(&own))), "off async");
         for (policy, host, name) in
             [("async", "btrfs", "btrfs"), ("commit", "btrfs", "commit"), ("commit", "f2fs", "f2fs")]
         {

@@ -7,10 +7,11 @@ mod on_directory;
 pub mod on_model;
 pub mod room;
 mod scale;
+pub mod target;
 pub mod workload;
 
 use std::borrow::Cow;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -21,10 +22,11 @@ use trimwise::compare::verdict;
 use trimwise::failure::{Failure, Mistake, Mistakes, key, set};
 use trimwise::policy::PolicyId;
 use trimwise::profile::Profile;
-use trimwise::units::Bytes;
+use trimwise::units::{Bytes, Utilization};
 use trimwise::words;
 use trimwise::workload::days::{DAYS_MAX, DayShape};
 use trimwise_linux::file_system::FileSystem;
+use trimwise_linux::kernel_target::KernelTarget;
 use trimwise_linux::pool;
 use trimwise_linux::real_kernel::RealKernel;
 
@@ -34,9 +36,11 @@ use crate::check::{JOBS, REPS, within};
 use crate::command_text::CommandText;
 use crate::conclusion::{self, Conclusion};
 use crate::defaults;
+use crate::given::Given;
 use crate::guest_limits::GuestLimits;
 use crate::laboratory::Laboratory;
 use here::StandIn;
+use target::{Checking, RunOn};
 use workload::Workload;
 
 /// Names of devices, policies and workloads are resolved when a plan is made of the request.
@@ -52,16 +56,16 @@ pub struct CompareRequest {
     /// Whether to model the whole drive of `here` with all of its work, however large.
     pub full_size: bool,
     /// Empty: the default policies of the target.
-    pub policies: Vec<String>,
-    pub target: Target,
+    pub policies: Vec<Given<PolicyId>>,
+    pub target: Given<RunOn>,
     /// The file system: the model's ext4, or another one on the closest kernel that is built. `None`: that of `here`,
     /// or the target's.
     pub fs: Option<FileSystem>,
     /// A real kernel that checks the model: `kernel:VERSION:ext4[:MOUNT_OPTIONS]`.
-    pub check: Option<String>,
+    pub check: Option<Given<Checking>>,
     /// Whether a workload may fill the file system of a real directory.
     pub fill: bool,
-    pub utilization: Option<u8>,
+    pub utilization: Option<Given<Utilization>>,
     pub linux: Option<String>,
     pub memory: Option<u64>,
     /// The objective of policies; `None`: the workload's own.
@@ -92,7 +96,7 @@ impl Default for CompareRequest {
             here: None,
             full_size: false,
             policies: Vec::new(),
-            target: Target::Model,
+            target: Given::of(RunOn::Model),
             fs: None,
             check: None,
             fill: false,
@@ -123,14 +127,35 @@ impl CompareRequest {
         };
         Mistakes::of([
             within("reps", self.reps, &REPS),
-            within("utilization", self.utilization, &(0..=100)),
+            self.utilization().map(drop),
             within("memory", self.memory, &defaults::MEMORIES_MIB),
             within("budget_min", self.budget_min, &defaults::BUDGETS_MIN),
             within("days", self.days, &(0..=DAYS_MAX)),
             within("jobs", self.jobs, &JOBS),
             self.limits.check(),
+            self.target().map(drop),
+            self.checking().map(drop),
             day,
         ])
+    }
+
+    pub fn target(&self) -> Result<&RunOn, Failure> {
+        self.target.get("target")
+    }
+
+    /// The kernel that checks the model.
+    pub fn checking(&self) -> Result<Option<&KernelTarget>, Failure> {
+        let checking = self.check.as_ref().map(|given| given.get("check")).transpose()?;
+        Ok(checking.map(|Checking(target)| target))
+    }
+
+    /// Whether it names another place than the model.
+    pub fn is_elsewhere(&self) -> bool {
+        !matches!(self.target.value(), Ok(RunOn::Model))
+    }
+
+    pub fn utilization(&self) -> Result<Option<Utilization>, Failure> {
+        self.utilization.as_ref().map(|given| given.get("utilization").copied()).transpose()
     }
 }
 
@@ -144,7 +169,8 @@ pub struct Settings {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file_system: Option<Cow<'static, str>>,
     /// Fullness of the modelled device before the run; `None` on a real directory, and for a new file system.
-    pub utilization_percent: Option<u8>,
+    #[serde(rename = "utilization_percent")]
+    pub utilization: Option<Utilization>,
     /// How the modelled Linux carries out discard; `None` elsewhere.
     pub linux: Option<Linux>,
     /// Memory of the modelled host that its page cache may fill, or of the guest; `None` on a real directory.
@@ -265,26 +291,27 @@ pub fn run(
     laboratory: &dyn Laboratory,
 ) -> Result<Comparison, Failure> {
     request.check()?;
-    let is_real = matches!(request.target, Target::Directory(_));
+    let target = request.target()?;
+    let is_real = matches!(target, RunOn::Directory(_));
     let unfit = [
         ("check", request.check.is_some(), "it checks the model"),
         ("fs", request.fs.is_some(), "the target has its file system"),
         ("here", is_real && request.here.is_some(), "it sets up the model or a kernel"),
         ("days", is_real && request.days.is_some_and(|days| days > 0), "only virtual time skips idle time"),
     ];
-    if request.target != Target::Model {
+    if request.is_elsewhere() {
         let unfit = unfit.into_iter().filter(|(_, is_given, _)| *is_given);
         Mistakes::of(unfit.map(|(field, _, why)| {
             let why = words!["cannot be used with ", set("target", &request.target), ": ", why];
             Err(Mistake::on(field).that_is(why).expected(set("target", "model")).fail())
         }))?;
     }
-    if let Target::Directory(path) = &request.target {
-        return on_directory::run(request, Path::new(path), caller);
+    if let RunOn::Directory(path) = target {
+        return on_directory::run(request, path, caller);
     }
     let workload = Workload::of(request)?;
     let mut found = StandIn::of(request, &workload)?;
-    let is_kernel = matches!(request.target, Target::Kernel(_));
+    let is_kernel = matches!(target, RunOn::Kernel(_));
     if is_kernel || file_system::needs_laboratory(request, found.as_mut(), (caller, laboratory)) {
         if request.check.is_some() {
             // No kernel is needed for requests that the model rejects.
@@ -344,8 +371,8 @@ impl<P: Copy + Sync> Grid<'_, P> {
 }
 
 /// Returns the given values, or the default if there are none.
-pub fn or<const N: usize>(given: &[String], default: [&str; N]) -> Vec<String> {
-    if given.is_empty() { default.map(str::to_owned).to_vec() } else { given.to_vec() }
+pub fn or<T: Clone + From<&'static str>, const N: usize>(given: &[T], default: [&'static str; N]) -> Vec<T> {
+    if given.is_empty() { default.map(T::from).into() } else { given.to_vec() }
 }
 
 impl Settings {
@@ -353,7 +380,7 @@ impl Settings {
     pub fn of(request: &CompareRequest, command: impl FnOnce(&mut CommandText)) -> Self {
         let mut text = CommandText::new("compare");
         text.option("--workload", &request.workload);
-        if request.target != Target::Model {
+        if request.is_elsewhere() {
             text.option("--target", &request.target);
         }
         request.here.iter().for_each(|path| text.option("--here", path.display()));
@@ -367,9 +394,9 @@ impl Settings {
         request.judge.iter().for_each(|judge| text.option("--judge", judge));
         Self {
             workload: request.workload.clone(),
-            target: request.target.clone(),
+            target: Target::Model,
             file_system: None,
-            utilization_percent: None,
+            utilization: None,
             linux: None,
             host_memory_bytes: None,
             kernel: None,

@@ -14,20 +14,20 @@ use trimwise::numbers::counted;
 use trimwise::policy::{Policy, PolicyId, PolicySpec, Trimmer};
 use trimwise::profile::Profile;
 use trimwise::replay::ReplaySpec;
-use trimwise::units::Bytes;
+use trimwise::units::{Bytes, Utilization};
 use trimwise::words;
 use trimwise::workload::days::Days;
 use trimwise_linux::file_system::FileSystem;
 use trimwise_linux::pool;
 
 use super::CompareRequest;
-use super::check;
 use super::here::{Here, StandIn};
 use super::room::Room;
 use super::workload::{Kind, Workload, is_full, report_phase};
 use super::{Comparison, Grid, Linux, Settings, finish, no_fill, or};
 use crate::caller::{self, Caller, OnInterrupt, Report, Silent};
 use crate::defaults;
+use crate::given::Given;
 use crate::guest_limits::GuestLimits;
 use crate::input::{self, distinct, named};
 
@@ -39,7 +39,7 @@ pub struct Plan {
     /// Days over which the workload is spread.
     pub days: Option<Days>,
     /// Fullness of the file system before the run.
-    pub utilization_percent: u8,
+    pub utilization: Utilization,
     linux: LinuxVersion,
     pub memory: Bytes,
     pub seed: u64,
@@ -60,7 +60,7 @@ impl Plan {
 
     /// Makes a plan for a host whose stand-in is known.
     pub fn on(request: &CompareRequest, workload: Workload, found: Option<StandIn>) -> Result<Self, Failure> {
-        let target = request.check.as_deref().map(check::version).transpose()?;
+        let target = request.checking()?;
         let device_arguments = match &found {
             Some(found) => vec![found.device.clone()],
             None => or(&request.devices, [defaults::DEVICE]),
@@ -71,13 +71,13 @@ impl Plan {
             None => or(&request.policies, defaults::POLICIES),
         };
         if let (true, Some(found)) = (request.policies.is_empty(), &found) {
-            policy_arguments = found.policies(days.is_some(), None);
+            policy_arguments = found.policies(days.is_some(), None).into_iter().map(Given::of).collect();
         }
         let policies = distinct(&policy_arguments, "policies", input::trimmer)?;
         if let (None, Some(name)) = (&days, policies.iter().find(|policy| policy.is_hosted())) {
             return Err(needs_days(&name.to_string()));
         }
-        let mut devices = named(&device_arguments, "devices", input::device)?;
+        let mut devices = named(&device_arguments, "devices", |name| input::device(name))?;
         let given_memory = request.memory.or(found.as_ref().and_then(|found| found.memory_mib));
         let given_linux = match (&found, &request.linux, &target) {
             (Some(found), None, None) => found.linux.clone(),
@@ -104,17 +104,15 @@ impl Plan {
         if request.fill {
             return Err(no_fill());
         }
-        let utilization_percent = request
-            .utilization
-            .or(found.as_ref().map(|found| found.utilization_percent()))
-            .unwrap_or(defaults::UTILIZATION_PERCENT);
+        let of_host = found.as_ref().map(StandIn::utilization);
+        let utilization = request.utilization()?.or(of_host).unwrap_or_default();
         for (_, device) in &devices {
             policies.iter().try_for_each(|policy| check_policy(device, *policy))?;
-            workload.check(&Room::of(device, FormatOptions::TODAY, utilization_percent)?, device)?;
+            workload.check(&Room::of(device, FormatOptions::TODAY, utilization)?, device)?;
         }
         // A model that is checked on a kernel models that kernel, with the same memory.
         let (option, linux) = match (&given_linux, &target) {
-            (None, Some(version)) => ("check", *version),
+            (None, Some(target)) => ("check", target.kernel.version()),
             (linux, _) => ("linux", linux.as_deref().unwrap_or(defaults::LINUX)),
         };
         let version: LinuxVersion =
@@ -127,7 +125,7 @@ impl Plan {
             }
             policy_arguments.iter().for_each(|p| command.option("--policy", p));
             if !has_prelude {
-                command.option("--utilization", utilization_percent);
+                command.option("--utilization", utilization);
             }
             if given_linux.is_some() {
                 command.option("--linux", linux);
@@ -147,7 +145,7 @@ impl Plan {
         });
         let settings = Settings {
             file_system: Some(FileSystem::Ext4.name().into()),
-            utilization_percent: (!has_prelude).then_some(utilization_percent),
+            utilization: (!has_prelude).then_some(utilization),
             linux: Some(Linux { version: linux.to_owned(), stands_for: version.discard().kernels().into() }),
             host_memory_bytes: Some(Bytes::mib(memory_mib).0),
             days: days.as_ref().map(Days::days),
@@ -160,7 +158,7 @@ impl Plan {
             policies,
             workload,
             days,
-            utilization_percent,
+            utilization,
             linux: version,
             memory,
             seed,
@@ -341,7 +339,7 @@ impl Plan {
                 faults: device.faults,
                 policy,
                 linux: self.linux,
-                utilization_percent: self.utilization_percent.into(),
+                utilization: self.utilization,
                 before: Arc::default(),
                 rep,
                 seed,
@@ -358,7 +356,7 @@ impl Plan {
             days: self.days.clone().map(|days| DaysSpec { days, trimmer, has_backlog: false }),
             host: HostConfig::of(self.linux, self.memory),
             format: FormatOptions::TODAY,
-            utilization_percent: Some(self.utilization_percent.into()),
+            utilization: Some(self.utilization),
             // A kernel that checks the model ages its file system once.
             long_in_use: self.here.is_some() && !self.is_checked,
             rep,
@@ -385,7 +383,7 @@ impl Plan {
         if !no_space {
             return Failure::run(error);
         }
-        let why = match Room::of(device, spec.format, self.utilization_percent) {
+        let why = match Room::of(device, spec.format, self.utilization) {
             Ok(room) => room.when_full(self.workload.needed()),
             Err(failure) => return failure,
         };
@@ -432,8 +430,8 @@ mod tests {
         let request = CompareRequest {
             workload: "append:64KiB:8MiB".to_owned(),
             devices: vec![drive.display().to_string()],
-            policies: vec!["off".to_owned()],
-            utilization: Some(50),
+            policies: vec!["off".into()],
+            utilization: Some("50".into()),
             reps: 2,
             ..CompareRequest::default()
         };
@@ -474,8 +472,8 @@ mod tests {
         let request = CompareRequest {
             workload: file("small.pmrc", mail),
             devices: vec![file("small.toml", &drive)],
-            policies: vec!["commit".to_owned()],
-            utilization: Some(10),
+            policies: vec!["commit".into()],
+            utilization: Some("10".into()),
             reps: 2,
             ..CompareRequest::default()
         };

@@ -6,7 +6,7 @@
 
 use trimwise::fs::layout::{FormatOptions, Layout};
 use trimwise::profile::Profile;
-use trimwise::units::{Bytes, UNIT_BYTES};
+use trimwise::units::{Bytes, UNIT_BYTES, Utilization};
 use trimwise::workload::postmark::{Footprint, PostmarkConfig, footprint, footprint_min};
 
 use trimwise::failure::{Failure, Words, key, set};
@@ -27,19 +27,19 @@ pub struct Room {
     free: Bytes,
     /// The files that ageing leaves take some of these inodes.
     inodes: u64,
-    utilization_percent: u8,
+    utilization: Utilization,
 }
 
 impl Room {
-    /// Returns the room on a device after ageing to `utilization_percent`.
-    pub fn of(device: &Profile, format: FormatOptions, utilization_percent: u8) -> Result<Self, Failure> {
+    /// Returns the room on a device after ageing to this utilization.
+    pub fn of(device: &Profile, format: FormatOptions, utilization: Utilization) -> Result<Self, Failure> {
         let units = device.config.capacity_bytes / UNIT_BYTES;
         let layout =
             Layout::plan(units, format).map_err(|e| Failure::usage(format!("{}: {e}", device.name)))?;
         let total = Bytes::from_units(layout.allocator().free_units());
-        let used = total.0 / 100 * u64::from(utilization_percent.min(100));
+        let used = total.0 / 100 * utilization.percent();
         let free = Bytes((total.0 - used + AGEING_STEP.0).min(total.0));
-        Ok(Self { total, free, inodes: layout.inodes(), utilization_percent })
+        Ok(Self { total, free, inodes: layout.inodes(), utilization })
     }
 
     /// Rejects a workload that needs more. The error has its need and the available space.
@@ -58,13 +58,13 @@ impl Room {
 
     /// Rejects files that need more than is free. The error begins with `need`, and advises `smaller`.
     pub fn fits(&self, needed: Bytes, need: &str, smaller: &str) -> Result<(), Words> {
-        let Self { total, free, utilization_percent, .. } = self;
+        let Self { total, free, utilization, .. } = self;
         if needed <= *free {
             return Ok(());
         }
         Err(words![
             format!("{need}, and with "),
-            set("utilization", utilization_percent),
+            set("utilization", utilization),
             format!(" at most {free} of {total} are free; expected {smaller}, a lower "),
             key("utilization"),
             ", or a larger ",
@@ -89,7 +89,7 @@ impl Room {
             "the file system is full: the files need {} at one time, with --utilization {} at most {} of {} are \
              free, and directories and blocks that await a commit take space too; give a lower --utilization, a \
              smaller workload, or a larger --device",
-            needed, self.utilization_percent, self.free, self.total
+            needed, self.utilization, self.free, self.total
         )
     }
 }
@@ -98,9 +98,9 @@ impl Room {
 mod tests {
     use super::*;
 
-    fn check(config: &PostmarkConfig, utilization_percent: u8) -> Result<(), String> {
+    fn check(config: &PostmarkConfig, percent: u8) -> Result<(), String> {
         let device = Profile::embedded("sata-small").unwrap();
-        let room = Room::of(&device, FormatOptions::default(), utilization_percent).unwrap();
+        let room = Room::of(&device, FormatOptions::default(), Utilization::of(percent)).unwrap();
         room.check(config).map_err(|why| why.to_string())
     }
 

@@ -11,7 +11,7 @@ use trimwise::compare::days::DaysFigures;
 use trimwise::compare::result::{Cell, CellId, DeviceFigures, DriveFacts, Target, WorkloadFigures};
 use trimwise::failure::{Failure, Mistake, argument};
 use trimwise::policy::PolicyId;
-use trimwise::units::{Bytes, SimDuration};
+use trimwise::units::{Bytes, SimDuration, Utilization};
 use trimwise::workload::stage::Done;
 use trimwise_linux::doctor::{Diagnosis, Transport};
 use trimwise_linux::here::{Drive, Here as Found};
@@ -77,7 +77,7 @@ pub fn run(profile: &str, policy: &str, rep: u32) -> Result<String, Failure> {
     };
     let (request, workload, stand_in) = of_class(profile, mount, today)
         .ok_or_else(|| Mistake::of(argument("profile"), profile).because("no such class").fail())??;
-    let request = CompareRequest { policies: vec![policy.to_owned()], ..request };
+    let request = CompareRequest { policies: vec![policy.into()], ..request };
     let plan = Plan::on(&request, workload, Some(stand_in))?;
     let cell =
         plan.run_cell((&plan.devices[0].1, plan.policies[0]), rep, Arc::new(|_, _| ()), &Arc::default())?;
@@ -123,7 +123,7 @@ fn of_class(profile: &str, mount: Mount, today: Today) -> Option<Result<OfClass,
         mount,
         size: drive.size,
         drives: vec![drive],
-        utilization_percent: defaults::UTILIZATION_PERCENT,
+        utilization: Utilization::default(),
         today,
         passes: Some(true),
         has_systemd: false,

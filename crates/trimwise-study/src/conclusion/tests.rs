@@ -12,7 +12,7 @@ use trimwise::compare::days::DaysFigures;
 use trimwise::compare::result::{Cell, CellId, DeviceFigures, DriveFacts, Target, WorkloadFigures};
 use trimwise::policy::{PolicySpec, Trimmer};
 use trimwise::ssd::SsdConfig;
-use trimwise::units::SimDuration;
+use trimwise::units::{SimDuration, Utilization};
 use trimwise::workload::stage::Done;
 use trimwise_linux::daemon::config::Config;
 use trimwise_linux::daemon::control::Response;
@@ -183,7 +183,7 @@ fn all_commands_agree_on_the_hosts() {
     for (name, host) in hosts() {
         let mut found = found(&host);
         if name.contains("95 %") {
-            found.utilization_percent = 95;
+            found.utilization = Utilization::of(95);
         }
         let root = HostRoot::new(host.0.path());
         let report = doctor::examine(&root, RUN.as_ref(), None).unwrap();

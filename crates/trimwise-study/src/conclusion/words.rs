@@ -3,6 +3,7 @@
 use trimwise::compare::result::{Cell, Measure, Target};
 use trimwise::numbers::two_digits;
 use trimwise::policy::{BatchConfig, PolicyId, PolicySpec, Trimmer};
+use trimwise::units::Utilization;
 use trimwise_linux::code::Code;
 use trimwise_linux::doctor::Diagnosis;
 use trimwise_linux::today::own_discard;
@@ -207,7 +208,7 @@ pub(super) fn of_diagnosis(one: &Diagnosis, class: Option<&Conclusion>) -> Vec<S
     };
     let begin = found.chars().next().map_or_else(String::new, |letter| letter.to_lowercase().collect());
     let found: String = begin.chars().chain(found.chars().skip(1)).collect();
-    let full = defaults::UTILIZATION_PERCENT;
+    let full = Utilization::default();
     vec![
         first,
         format!(

@@ -12,6 +12,7 @@ use trimwise::compare::result::Target;
 use trimwise::failure::{Asked, Failure, Key, Mistake, Mistakes, argument, key};
 use trimwise::policy::{Policy, PolicyId, Trimmer};
 use trimwise::profile::Profile;
+use trimwise::units::Utilization;
 use trimwise::words;
 use trimwise::workload::days::DayShape;
 use trimwise_linux::kept::hash;
@@ -22,6 +23,7 @@ use super::on_kernel::{KernelCell, KernelPlans, Kernels};
 use crate::check::REPS;
 use crate::compare::workload::Workload;
 use crate::compare::{CompareRequest, on_model};
+use crate::given::Given;
 use crate::{defaults, input, jobs};
 
 /// More cells than this are a mistake: a year on a hundred cores.
@@ -31,7 +33,7 @@ const CELLS_MAX: u64 = 10_000_000;
 #[serde(deny_unknown_fields)]
 struct Document {
     devices: Option<List<String>>,
-    policies: Option<List<String>>,
+    policies: Option<List<Given<PolicyId>>>,
     workloads: Option<List<String>>,
     utilizations_percent: Option<List<Whole>>,
     seeds: Option<List<Seeds>>,
@@ -137,7 +139,8 @@ pub struct Description {
     pub devices: Vec<Named>,
     pub policies: Vec<PolicyId>,
     pub workloads: Vec<Named>,
-    pub utilizations_percent: Vec<u8>,
+    #[serde(rename = "utilizations_percent")]
+    pub utilizations: Vec<Utilization>,
     pub seeds: Vec<u64>,
     pub reps: u32,
     pub linux: String,
@@ -166,7 +169,7 @@ pub struct Place<'a> {
     pub device: (&'a str, &'a Profile),
     pub policy: &'a PolicyId,
     pub workload: &'a str,
-    pub utilization_percent: u8,
+    pub utilization: Utilization,
     pub seed: u64,
     pub rep: u32,
     pub on: On<'a>,
@@ -304,18 +307,18 @@ impl Grid {
             source.refuse(&at, Mistake::that(format!("{shown}{}", error.message())))
         })?;
 
-        let lists = [
-            ("devices", "\"sata-small\"", document.devices),
-            ("policies", "\"off\", \"commit\"", document.policies),
-            ("workload", "\"default\"", document.workloads),
+        let missing = [
+            ("devices", "\"sata-small\"", document.devices.is_none()),
+            ("policies", "\"off\", \"commit\"", document.policies.is_none()),
+            ("workload", "\"default\"", document.workloads.is_none()),
         ];
-        let missing = lists.iter().filter(|(.., list)| list.is_none()).map(|(key, example, _)| {
+        let missing = missing.into_iter().filter(|(.., is_missing)| *is_missing).map(|(key, example, _)| {
             let expected = format!("a list, such as [{example}]");
-            Mistake::on(*key).because("is missing").expected(expected).at(file, None)
+            Mistake::on(key).because("is missing").expected(expected).at(file, None)
         });
-        let missing = Mistakes(missing.collect());
-        let [Some(devices), Some(policies), Some(workloads)] = lists.map(|(.., list)| list) else {
-            return Err(Failure::Usage(missing));
+        let lists = (document.devices, document.policies, document.workloads);
+        let (Some(devices), Some(policies), Some(workloads)) = lists else {
+            return Err(Failure::Usage(Mistakes(missing.collect())));
         };
         let mut wrong = Mistakes::default();
         wrong.keep(source.distinct(("devices", "\"sata-small\""), &devices, |given| {
@@ -345,11 +348,11 @@ impl Grid {
         let utilizations = document.utilizations_percent.as_ref().map(|list| {
             let percents = source.distinct(("utilization", "80"), list, |given| {
                 let percent = source.number("utilization", given, 0..101)?;
-                Ok((percent.to_string(), percent as u8))
+                Ok((percent.to_string(), Utilization::of(percent as u8)))
             })?;
             Ok(percents.into_iter().map(|(_, percent)| percent).collect())
         });
-        let utilizations = utilizations.unwrap_or_else(|| Ok(vec![defaults::UTILIZATION_PERCENT]));
+        let utilizations = utilizations.unwrap_or_else(|| Ok(vec![Utilization::default()]));
         let utilizations = wrong.keep(utilizations)?.unwrap_or_default();
         let seeds = wrong.keep(seeds(&source, document.seeds.as_ref()))?.unwrap_or_default();
         let mut number = |key, given: &Option<Spanned<Whole>>, accepted: Range<i64>| {
@@ -393,7 +396,7 @@ impl Grid {
             workload: workload.to_owned(),
             devices: devices.get_ref().0.iter().map(|given| given.get_ref().clone()).collect(),
             policies: policies.get_ref().0.iter().map(|given| given.get_ref().clone()).collect(),
-            utilization: Some(utilization),
+            utilization: Some(Given::of(utilization)),
             linux: linux.clone(),
             memory: Some(memory_mib),
             reps,
@@ -426,7 +429,7 @@ impl Grid {
         let Some((first, (_, workload))) = workloads.first() else {
             return Err(Mistake::that("has no cells").at(file, None).fail());
         };
-        let first = request(first, defaults::UTILIZATION_PERCENT);
+        let first = request(first, Utilization::default());
         let on_kernel = match kernels.map_or(Ok(None), |kernels| kernels.chosen(&first, workload)) {
             Ok(on_kernel) => on_kernel,
             Err(failure) => return Err(located(failure, &|mistake| mistake.at(file, None).fail())),
@@ -437,7 +440,7 @@ impl Grid {
                 utilizations.iter().map(move |&percent| (name, at, workload, percent))
             })
         };
-        let refused = |(name, at, percent): (&String, &Range<usize>, u8), failure| {
+        let refused = |(name, at, percent): (&String, &Range<usize>, Utilization), failure| {
             located(failure, &|mistake| {
                 let of = Mistake::of("workload", format!("{name} at {percent} percent"));
                 let named = Asked { key: "workload".into(), value: Some(name.clone()) };
@@ -509,7 +512,7 @@ impl Grid {
                     Ok(Named { name, sha256: hash(&contents) })
                 })
                 .collect::<Result<_, Failure>>()?,
-            utilizations_percent: utilizations,
+            utilizations,
             seeds,
             reps,
             linux: linux.unwrap_or_else(|| defaults::LINUX.to_owned()),
@@ -548,7 +551,7 @@ impl Grid {
 
     /// Returns each workload once.
     pub fn workloads(&self) -> impl Iterator<Item = &Workload> {
-        let per_workload = self.description.utilizations_percent.len();
+        let per_workload = self.description.utilizations.len();
         (0..self.description.workloads.len())
             .map(move |workload| self.plans.workload(workload * per_workload))
     }
@@ -575,9 +578,9 @@ impl Grid {
         let policy = digit(d.policies.len());
         let rep = digit(d.reps as usize);
         let seed = digit(d.seeds.len());
-        let utilization = digit(d.utilizations_percent.len());
+        let utilization = digit(d.utilizations.len());
         let workload = digit(d.workloads.len());
-        let plan = workload * d.utilizations_percent.len() + utilization;
+        let plan = workload * d.utilizations.len() + utilization;
         let device = digit(d.devices.len());
         let seed = d.seeds[seed];
         let on = match (&self.plans, &self.own) {
@@ -592,7 +595,7 @@ impl Grid {
             device: (name, profile),
             policy: &d.policies[policy],
             workload: &d.workloads[workload].name,
-            utilization_percent: d.utilizations_percent[utilization],
+            utilization: d.utilizations[utilization],
             seed,
             rep: rep as u32,
             on,
@@ -651,7 +654,7 @@ impl Description {
             ("devices", self.devices.len() as u64),
             ("policies", self.policies.len() as u64),
             ("workloads", self.workloads.len() as u64),
-            ("utilizations", self.utilizations_percent.len() as u64),
+            ("utilizations", self.utilizations.len() as u64),
             ("seeds", self.seeds.len() as u64),
             ("repetitions", u64::from(self.reps)),
         ]

@@ -31,6 +31,7 @@ use trimwise::compare::verdict;
 use trimwise::failure::{Failure, Mistakes, set};
 use trimwise::numbers::counted;
 use trimwise::policy::{PolicyId, PolicySpec, Trimmer};
+use trimwise::units::Utilization;
 use trimwise_linux::file_system::FileSystem;
 use trimwise_linux::pool;
 
@@ -157,7 +158,8 @@ pub struct Case {
     pub device: String,
     pub workload: String,
     /// Fullness of the file system before the run.
-    pub utilization_percent: u8,
+    #[serde(rename = "utilization_percent")]
+    pub utilization: Utilization,
     /// The objective of policies.
     pub measure: Measure,
     /// The policy to use; `None` if the runs cannot tell.
@@ -179,7 +181,8 @@ pub struct FailedCell {
     pub policy: PolicyId,
     pub workload: String,
     /// Fullness of the file system before the run.
-    pub utilization_percent: u8,
+    #[serde(rename = "utilization_percent")]
+    pub utilization: Utilization,
     pub seed: u64,
     /// From 0.
     pub rep: u32,
@@ -359,7 +362,7 @@ fn run_cell(
             None => plan.run_seeded((device, trimmer), seed, rep, report, stop),
         }
     };
-    let Place { device, workload, utilization_percent: full, seed, .. } = place;
+    let Place { device, workload, utilization: full, seed, .. } = place;
     let out = |why: &dyn fmt::Display| {
         Ended::Out(format!("{}, {workload}, {full} % full, seed {seed}: {why}", device.0))
     };
@@ -517,11 +520,11 @@ fn cases(grid: &Grid, folder: &Folder) -> Result<Vec<Case>, Failure> {
         compare_with_off(&mut cells);
         let summary = CellSummary::of(&cells);
         let Some(verdict) = verdict::of_summary(&summary) else { continue };
-        let Place { device, workload, utilization_percent, .. } = grid.place(begin);
+        let Place { device, workload, utilization, .. } = grid.place(begin);
         cases.push(Case {
             device: device.0.to_owned(),
             workload: workload.to_owned(),
-            utilization_percent,
+            utilization,
             measure: summary.measure,
             policy: verdict.policy,
             verdict: verdict.text,
@@ -533,14 +536,14 @@ fn cases(grid: &Grid, folder: &Folder) -> Result<Vec<Case>, Failure> {
 }
 
 fn row(grid: &Grid, cell: u64, outcome: Result<Cell, String>) -> Result<Value, Failure> {
-    let Place { device, policy, workload, utilization_percent, seed, rep, on } = grid.place(cell);
+    let Place { device, policy, workload, utilization, seed, rep, on } = grid.place(cell);
     let place = json!({
         "cell": cell,
         "target": on.target(),
         "device": device.0,
         "policy": policy,
         "workload": workload,
-        "utilization_percent": utilization_percent,
+        "utilization_percent": utilization,
         "seed": seed,
         "rep": rep,
     });
@@ -557,7 +560,7 @@ pub fn rows(comparison: &Comparison) -> Result<Vec<Row>, Failure> {
             "device": cell.device,
             "policy": cell.policy,
             "workload": settings.workload,
-            "utilization_percent": settings.utilization_percent,
+            "utilization_percent": settings.utilization,
             "seed": seed,
             "rep": cell.rep,
         });
@@ -568,13 +571,13 @@ pub fn rows(comparison: &Comparison) -> Result<Vec<Row>, Failure> {
 
 impl FailedCell {
     fn of(grid: &Grid, cell: u64, error: String) -> Self {
-        let Place { device, policy, workload, utilization_percent, seed, rep, .. } = grid.place(cell);
+        let Place { device, policy, workload, utilization, seed, rep, .. } = grid.place(cell);
         Self {
             cell,
             device: device.0.to_owned(),
             policy: policy.clone(),
             workload: workload.to_owned(),
-            utilization_percent,
+            utilization,
             seed,
             rep,
             error,

@@ -11,6 +11,7 @@ use trimwise::profile::Profile;
 use super::{Named, Ran};
 use crate::compare::CompareRequest;
 use crate::compare::workload::Workload;
+use crate::given::Given;
 
 /// The kernels of this computer.
 pub trait Kernels {
@@ -31,8 +32,8 @@ pub trait Kernels {
 pub trait KernelPlans: Send + Sync {
     fn add(&mut self, request: &CompareRequest) -> Result<(), Failure>;
     fn check(&self, plan: usize) -> Result<(), Failure>;
-    /// Parses a policy of the kernel. Returns its name in messages, and in results.
-    fn policy(&self, text: &str) -> Result<(String, PolicyId), Failure>;
+    /// Returns the kernel's way to follow a policy: its name in messages, and in results.
+    fn policy(&self, asked: &Given<PolicyId>) -> Result<(String, PolicyId), Failure>;
     /// The kernel and its file system, as results name them.
     fn target(&self) -> String;
     /// The file system and the kernel in a sentence.

@@ -329,7 +329,7 @@ impl Making<'_> {
 
     fn compile(&self, tree: &Tree, objects: &Path, step: &mut dyn FnMut(Step)) -> Result<(), KernelError> {
         step(Step::Configure);
-        let variant = self.plan.name.variant().map_or("", |variant| variant.configuration);
+        let variant = self.plan.name.variant().map_or("", super::fragment);
         let mut ours = format!("{CONFIGURATION}\n{variant}");
         self.plan.sets.iter().for_each(|set| ours += &set.configuration);
         let configuration = configuration(&self.plan.name, &ours);

@@ -1,5 +1,7 @@
 //! Kernels that can be built by version alone, and the kernels that they represent.
 
+use trimwise_linux::kernel_name::PACKAGED;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Series {
     /// Such as `6.1`.
@@ -19,7 +21,7 @@ pub struct Series {
 /// up to 5.14, `ext4_discard_work` since 5.15.
 pub const CATALOGUE: [Series; 4] = [
     Series {
-        version: "5.10",
+        version: PACKAGED[0],
         package: "linux-source-5.10",
         stands_for: "last long-term series in which ext4 discards inside the commit: all submitted together, and waited \
                      for at its end (4.4, which papers used, sent them one at a time)",
@@ -27,21 +29,21 @@ pub const CATALOGUE: [Series; 4] = [
         make_lines: 1202,
     },
     Series {
-        version: "6.1",
+        version: PACKAGED[1],
         package: "linux-source-6.1",
         stands_for: "ext4 discards after the commit: one worker, one discard at a time",
         suites: &["debian bookworm", "debian-security bookworm-security"],
         make_lines: 1250,
     },
     Series {
-        version: "6.12",
+        version: PACKAGED[2],
         package: "linux-source-6.12",
         stands_for: "like 6.1; Debian 13's kernel",
         suites: &["debian-security bookworm-security"],
         make_lines: 1380,
     },
     Series {
-        version: "7.3",
+        version: PACKAGED[3],
         package: "linux-source-7.3",
         stands_for: "like 6.1; Debian 13's backports; its guests run by seccomp instead of ptrace",
         suites: &["debian trixie-backports"],

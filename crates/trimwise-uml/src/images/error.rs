@@ -4,13 +4,13 @@ use thiserror::Error;
 use trimwise::failure::{Mistake, set};
 use trimwise::words;
 
-use super::catalogue::CATALOGUE;
+use trimwise_linux::kernel_name::{KernelNameError, PACKAGED};
 
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum KernelError {
-    #[error("kernel version '{version}': expected numbers such as {}, 6.6 or 6.6.30", known())]
-    NoVersion { version: String },
+    #[error(transparent)]
+    Name(#[from] KernelNameError),
     #[error("{}", unknown_version(version))]
     UnknownVersion { version: String },
     #[error("kernel {name} is not built{} (looked in {}); to build it: {command}",
@@ -29,10 +29,6 @@ pub enum KernelError {
     #[error("kernel {name} is outdated: the patches in {} have changed since it was built; to build it again: {command}",
             folder.display())]
     Outdated { name: String, folder: PathBuf, command: String },
-    #[error("{}", unknown_variant(variant))]
-    UnknownVariant { variant: String },
-    #[error("patch set '{set}': {what}")]
-    SetName { set: String, what: String },
     #[error("{}", of_path("with", folder, what))]
     Set { folder: PathBuf, what: String },
     /// A patch does not fit the source, which is unchanged.
@@ -79,7 +75,7 @@ impl KernelError {
     pub fn mistake(&self) -> Mistake {
         match self {
             Self::UnknownVersion { version } => unknown_version(version),
-            Self::UnknownVariant { variant } => unknown_variant(variant),
+            Self::Name(why) => why.mistake(),
             Self::Set { folder, what } => of_path("with", folder, what),
             Self::Patch { folder, patch, release, said } => of_patch(folder, patch, release, said),
             Self::Source { path, what } => of_path("source", path, what),
@@ -91,13 +87,11 @@ impl KernelError {
     pub fn is_usage(&self) -> bool {
         matches!(
             self,
-            Self::NoVersion { .. }
+            Self::Name(_)
                 | Self::UnknownVersion { .. }
                 | Self::NotBuilt { .. }
                 | Self::Installed { .. }
                 | Self::Outdated { .. }
-                | Self::UnknownVariant { .. }
-                | Self::SetName { .. }
                 | Self::Set { .. }
                 | Self::Patch { .. }
                 | Self::NoSource { .. }
@@ -124,12 +118,8 @@ impl KernelError {
 }
 
 fn unknown_version(version: &str) -> Mistake {
-    let expected = words![known(), ", or ", set("source", "DIR|TARBALL")];
+    let expected = words![PACKAGED.join(", "), ", or ", set("source", "DIR|TARBALL")];
     Mistake::that(format!("kernel {version}: there is no source package for it here")).expected(expected)
-}
-
-fn unknown_variant(variant: &str) -> Mistake {
-    Mistake::of("variant", variant).because("there is no such variant").expected(super::name::variants())
 }
 
 fn of_path(key: &'static str, path: &Path, what: &str) -> Mistake {
@@ -142,11 +132,6 @@ fn of_patch(folder: &Path, patch: &str, release: &str, said: &[String]) -> Mista
 
 fn damage(directory: &Path, what: &str) -> String {
     format!("the image in {} is damaged: {what}", directory.display())
-}
-
-/// Lists the known versions: `5.10, 6.1, 6.12`.
-fn known() -> String {
-    CATALOGUE.map(|series| series.version).join(", ")
 }
 
 fn indented(lines: &[String]) -> String {

@@ -26,7 +26,8 @@ use serde::{Deserialize, Serialize};
 use super::patches::{Patch, PatchSet};
 use super::run::Runner;
 use super::source::Tree;
-use super::{Cache, KernelError, Step, Variant, check, entries_of, walk};
+use super::{Cache, KernelError, Step, Variant, entries_of, walk};
+use trimwise_linux::kernel_name::check_version;
 
 /// Prefix of these folders; such a folder is never taken for an image.
 const PREFIX: &str = ".kept-";
@@ -82,7 +83,7 @@ impl Cache {
         for name in entries_of(&self.directory)? {
             let directory = self.directory().join(&name);
             let Some(version) = name.strip_prefix(PREFIX).filter(|_| directory.is_dir()) else { continue };
-            if check(version).is_err() {
+            if check_version(version).is_err() {
                 continue;
             }
             let mut size_bytes = 0;
@@ -100,7 +101,7 @@ impl Cache {
 
     /// Removes the source kept for this version. Returns the bytes that this frees.
     pub fn remove_kept(&self, version: &str) -> Result<u64, KernelError> {
-        check(version)?;
+        check_version(version)?;
         let kept = self.kept()?;
         let Some(source) = kept.iter().find(|kept| kept.version == version) else {
             return Err(KernelError::NoSource {

@@ -16,8 +16,8 @@ use std::path::{Component, Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::name::check_set;
 use super::{KernelError, RECIPE_BYTES, hex};
+use trimwise_linux::kernel_name::check_set;
 
 /// Maximum size of a patch, in bytes: patches are held in memory.
 const PATCH_BYTES_MAX: u64 = 16 << 20;

@@ -5,6 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 
 use tempfile::TempDir;
 
+use trimwise_linux::kernel_name::check_version;
+
 use super::*;
 
 /// A cache with these images, as `put` leaves them.
@@ -88,10 +90,10 @@ fn an_image_that_is_not_there_comes_with_the_command_that_builds_it() {
 fn only_numbers_are_versions() {
     for version in ["", "6", "6.", "6.1.2.3", "../6.1", "6.1/..", "6.1-rc1", "v6.1", "6.123456", "6.\u{661}"]
     {
-        assert!(matches!(check(version), Err(KernelError::NoVersion { .. })), "{version}");
+        assert!(matches!(check_version(version), Err(KernelNameError::NoVersion { .. })), "{version}");
     }
     for version in ["6.1", "5.10", "6.6.30"] {
-        check(version).unwrap();
+        check_version(version).unwrap();
     }
     let key = |name: &str| name.parse::<KernelName>().unwrap().sort_key();
     assert!(key("5.4") < key("5.10") && key("5.10") < key("5.10+a") && key("5.10+a") < key("5.11"));

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::search::Node;
 use crate::policy::{BatchConfig, PolicySpec};
 use crate::policy::{DAEMON, Trimmer};
-use crate::units::SimDuration;
+use crate::units::{SimDuration, Utilization};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -145,8 +145,8 @@ impl Space {
     ///
     /// Watermarks far from the utilization act like 0 or 100. So their axis has steps of 20 points, and of 5 points
     /// around the utilization.
-    pub fn new(utilization_percent: u8, run: SimDuration) -> Self {
-        let mut space = Self::with_axis(utilization_percent, [Trimmer::Kernel(PolicySpec::JUDICIOUS)]);
+    pub fn new(utilization: Utilization, run: SimDuration) -> Self {
+        let mut space = Self::with_axis(utilization, [Trimmer::Kernel(PolicySpec::JUDICIOUS)]);
         space.add_plain([("off", Means::Kernel), ("commit", Means::Kernel), ("judicious", Means::Daemon)]);
         space.add_intervals(&INTERVALS_S, SWEEPS_MIN, run);
         let workers = Place::Workers { workers: 1 };
@@ -160,10 +160,10 @@ impl Space {
 
     /// Returns the candidates for days of this length: `fstrim` at its times, and trimwised itself with the policies
     /// that it carries out without remounting. A kernel that followed the same policies is the bound.
-    pub fn over_days(utilization_percent: u8, length: SimDuration) -> Self {
+    pub fn over_days(utilization: Utilization, length: SimDuration) -> Self {
         let weekly = PolicySpec::from(BatchConfig { every: SimDuration::from_secs(WEEK_S), units_min: 1 });
         let usual = [Trimmer::Kernel(weekly), Trimmer::Daemon(PolicySpec::JUDICIOUS)];
-        let mut space = Self::with_axis(utilization_percent, usual);
+        let mut space = Self::with_axis(utilization, usual);
         space.add_plain([("off", Means::Kernel), ("commit", Means::Kernel), (DAEMON, Means::Daemon)]);
         // Any number of days has a weekly sweep.
         space.add_intervals(&INTERVALS_S, 0, length);
@@ -176,8 +176,8 @@ impl Space {
         space
     }
 
-    fn with_axis<const N: usize>(utilization_percent: u8, usual: [Trimmer; N]) -> Self {
-        let used = i64::from(utilization_percent);
+    fn with_axis<const N: usize>(utilization: Utilization, usual: [Trimmer; N]) -> Self {
+        let used = i64::from(u8::from(utilization));
         let points = |points: &mut dyn Iterator<Item = i64>| {
             let mut axis: Vec<u64> = points.filter_map(|p| u64::try_from(p.clamp(0, 100)).ok()).collect();
             axis.sort_unstable();
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn everything_that_is_tried_can_be_applied_or_is_marked() {
-        let space = Space::new(80, SimDuration::from_secs(240));
+        let space = Space::new(Utilization::of(80), SimDuration::from_secs(240));
         assert_eq!(space.axis(), [0, 20, 40, 60, 70, 75, 80, 85, 90, 100]);
         assert_eq!(space.applicable[0].policy, Trimmer::Kernel(PolicySpec::OFF));
         assert_eq!(space.applicable[1].policy, Trimmer::Kernel(PolicySpec::COMMIT));
@@ -298,7 +298,7 @@ mod tests {
     #[test]
     fn intervals_that_the_run_cannot_judge_are_left_out_by_name() {
         let named = |run| -> (Vec<String>, Vec<String>) {
-            let space = Space::new(50, run);
+            let space = Space::new(Utilization::of(50), run);
             let is_batch = |c: &&Candidate| matches!(c.place, Place::Batch { .. });
             let tried = space.applicable.iter().filter(is_batch).map(|c| c.policy.to_string());
             (tried.collect(), space.left_out.into_iter().map(|l| l.policy).collect())
@@ -317,7 +317,7 @@ mod tests {
     #[test]
     fn over_days_the_daemon_itself_and_weekly_sweeps_are_tried() {
         for days in [1, 7] {
-            let space = Space::over_days(80, SimDuration::from_secs(days * 86_400));
+            let space = Space::over_days(Utilization::of(80), SimDuration::from_secs(days * 86_400));
             let names: Vec<String> = space.applicable.iter().map(|c| c.policy.to_string()).collect();
             let expected =
                 ["off", "commit", "trimwised", "batch:1h", "batch:6h", "batch:12h", "batch:1d", "batch:1w"];
@@ -331,13 +331,13 @@ mod tests {
             assert_eq!(changed, ["judicious", "lazy:1:1+reuse+merge", "lazy:8:8+reuse+merge"]);
             assert!(space.left_out.is_empty());
         }
-        let left_out = Space::over_days(80, SimDuration::from_secs(90 * 86_400)).left_out;
+        let left_out = Space::over_days(Utilization::of(80), SimDuration::from_secs(90 * 86_400)).left_out;
         assert_eq!((left_out.len(), left_out[0].policy.as_str()), (1, "batch:1h"));
     }
 
     #[test]
     fn watermarks_have_their_neighbours_on_the_axis_and_behind_the_gate() {
-        let space = Space::new(80, SimDuration::from_secs(1));
+        let space = Space::new(Utilization::of(80), SimDuration::from_secs(1));
         let at = |text: &str| {
             let policy: Trimmer = text.parse().unwrap();
             space.applicable.iter().position(|c| c.policy == policy).unwrap()
@@ -355,7 +355,7 @@ mod tests {
         assert!(nodes[at("off")].is_first && nodes[at("off")].neighbours.is_empty());
         // At the edges nothing lies outside.
         for percent in [0, 3, 97, 100] {
-            let space = Space::new(percent, SimDuration::ZERO);
+            let space = Space::new(Utilization::of(percent), SimDuration::ZERO);
             assert!(space.nodes().iter().flat_map(|n| &n.neighbours).all(|&i| i < space.applicable.len()));
             assert_eq!(space.axis().last(), Some(&100));
         }

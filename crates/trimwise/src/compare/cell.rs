@@ -22,7 +22,7 @@ use crate::fs::{Ext4, Volume};
 use crate::policy::{LinuxVersion, Policy};
 use crate::profile::Profile;
 use crate::ssd::{ConfigError, Drive, Faults, SsdConfig};
-use crate::units::{Bytes, SimDuration};
+use crate::units::{Bytes, SimDuration, Utilization};
 use crate::workload::ageing;
 use crate::workload::days::{Paced, Pacer};
 use crate::workload::own::OwnWorkload;
@@ -86,7 +86,7 @@ pub struct CellSpec {
     /// caller's keeps its own times. A workload that times one operation is refused.
     pub days: Option<DaysSpec>,
     /// Age the file system first: fill it, then empty it to this utilization, under the policy.
-    pub utilization_percent: Option<u64>,
+    pub utilization: Option<Utilization>,
     /// Continue ageing at that utilization until all flash beyond the space in use was written once more. The drive
     /// then copies from the first write on, as a drive in long use does. Otherwise it first uses up its spare flash.
     pub long_in_use: bool,
@@ -108,7 +108,7 @@ impl CellSpec {
             days: None,
             host: HostConfig::of(LinuxVersion::TODAY, Bytes::gib(1)),
             format: FormatOptions::TODAY,
-            utilization_percent: Some(80),
+            utilization: Some(Utilization::default()),
             long_in_use: false,
             rep: 0,
             seed: 1,
@@ -121,8 +121,8 @@ impl CellSpec {
     }
 
     /// Bytes that ageing writes after it has filled the file system once.
-    fn turned_over(&self, percent: u64) -> Result<Bytes, ConfigError> {
-        let in_use = self.ssd.capacity_bytes / 100 * percent.min(100);
+    fn turned_over(&self, utilization: Utilization) -> Result<Bytes, ConfigError> {
+        let in_use = self.ssd.capacity_bytes / 100 * utilization.percent();
         Ok(if self.long_in_use { Bytes(self.ssd.physical_bytes()? - in_use) } else { Bytes(0) })
     }
 
@@ -248,8 +248,8 @@ async fn run_on(
     // A drive may work off the TRIM of mkfs in the background; let it finish.
     sim.sleep_until(queue.with_ssd(|ssd| ssd.worked_off_at())).await;
     let fs = volume.mount_under(spec.host, &spec.policy, None).await;
-    if let Some(percent) = spec.utilization_percent {
-        ageing::age_and_turn_over(&fs, percent, spec.turned_over(percent)?, spec.draw_seed()).await?;
+    if let Some(utilization) = spec.utilization {
+        ageing::age_and_turn_over(&fs, utilization, spec.turned_over(utilization)?, spec.draw_seed()).await?;
         // The workload must not pay for the TRIMs of ageing, and the drive gets the same idle time under every policy.
         fs.drain_discards().await;
         if let Some(days) = &spec.days {
@@ -415,7 +415,7 @@ mod tests {
     use crate::units::SimTime;
     use crate::workload::own::{OwnFigures, OwnRun};
 
-    fn spec(rep: u32, utilization_percent: Option<u64>) -> CellSpec {
+    fn spec(rep: u32, utilization: Option<Utilization>) -> CellSpec {
         let trim = TrimConfig { cost_per_command_ns: 1_000_000_000, ..SsdConfig::default().trim };
         let mut ssd = SsdConfig {
             capacity_bytes: Bytes::mib(128).0,
@@ -434,7 +434,7 @@ mod tests {
             // So little memory that what ageing writes reaches the device.
             host: HostConfig { memory: Bytes::mib(16), ..HostConfig::of_the_2010s() },
             format: FormatOptions { journal: Some(Bytes::mib(4)), ..FormatOptions::default() },
-            utilization_percent,
+            utilization,
             long_in_use: false,
             rep,
             seed: 1,
@@ -442,8 +442,8 @@ mod tests {
     }
 
     /// When the workload began, and when the device had acknowledged the last TRIM before.
-    fn begin(rep: u32, utilization_percent: Option<u64>) -> (SimTime, SimTime) {
-        let spec = spec(rep, utilization_percent);
+    fn begin(rep: u32, utilization: Option<Utilization>) -> (SimTime, SimTime) {
+        let spec = spec(rep, utilization);
         let sim = Sim::new();
         let queue = BlockQueue::new(&sim, Ssd::new(&spec.ssd, 1).unwrap(), spec.host.queue);
         let trimmed = Rc::new(StdCell::new(SimTime::ZERO));
@@ -570,7 +570,7 @@ mod tests {
     /// TRIMs of a second each: some are left when ageing ends, and they must not fall into the rest that follows.
     #[test]
     fn a_workload_begins_when_the_device_has_rested_from_ageing() {
-        let (begun, trimmed) = begin(0, Some(50));
+        let (begun, trimmed) = begin(0, Some(Utilization::of(50)));
         assert!(trimmed > SimTime(2_000_000_000), "only mkfs has trimmed anything");
         assert!(begun.since(trimmed) >= SETTLING, "{begun:?}, and the last TRIM ended at {trimmed:?}");
     }

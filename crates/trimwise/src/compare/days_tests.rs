@@ -7,7 +7,7 @@ use crate::fs::host::HostConfig;
 use crate::fs::layout::FormatOptions;
 use crate::policy::LinuxVersion;
 use crate::ssd::{Faults, SsdConfig};
-use crate::units::{Bytes, UNIT_BYTES};
+use crate::units::{Bytes, UNIT_BYTES, Utilization};
 use crate::workload::postmark::{self, PostmarkConfig};
 use crate::workload::program::Program;
 
@@ -40,7 +40,7 @@ fn spec(policy: &str, workload: impl Into<Workload>, days: Option<u32>) -> CellS
         }),
         host: HostConfig::of(LinuxVersion::TODAY, Bytes::mib(128)),
         format: FormatOptions { journal: Some(Bytes::mib(8)), ..FormatOptions::TODAY },
-        utilization_percent: Some(50),
+        utilization: Some(Utilization::of(50)),
         long_in_use: false,
         rep: 0,
         seed: 1,

@@ -54,6 +54,19 @@ impl PolicyId {
         }
     }
 
+    /// Reads a policy that is asked for: one of the grammar, or what only a kernel does.
+    ///
+    /// # Errors
+    ///
+    /// Text that is neither.
+    pub fn asked(text: &str) -> Result<Self, String> {
+        match text {
+            "async" | "discard=async" => Ok(Self::Named("async".into())),
+            "discard=sync" => Ok(Self::Named(text.into())),
+            _ => text.parse().map(Self::Known),
+        }
+    }
+
     pub fn is_daemon(&self) -> bool {
         matches!(self, Self::Known(Trimmer::Daemon(_)))
     }

@@ -15,7 +15,7 @@
 //! sees no file system. There `off` drops them, and `commit` passes them on as they were recorded. If it has neither,
 //! every policy but `off` is refused, since it would do the same as `off`.
 //!
-//! **The drive's contents before.** As many units as `utilization_percent` says, from the first on, are written in
+//! **The drive's contents before.** As many units as `utilization` says, from the first on, are written in
 //! order, and then as many are overwritten in random order. They count as in use until the trace frees them. So do units
 //! that the trace reads before it writes them ([`read_before`]), which are written as well. A trace
 //! with a prelude brings the drive's state with it instead: its records up to [`Event::Begun`] are replayed at their
@@ -54,7 +54,7 @@ use crate::content::{Content, ContentClass};
 use crate::policy::{LinuxVersion, Policy};
 use crate::ssd::{Drive, Faults, SsdConfig};
 use crate::trace::{Event, PaceKind, Record, ReplayFigures, RequestKind, Source, TraceError};
-use crate::units::{Bytes, Lpn, SECTOR_BYTES, SimTime, UNIT_BYTES, UnitRange};
+use crate::units::{Bytes, Lpn, SECTOR_BYTES, SimTime, UNIT_BYTES, UnitRange, Utilization};
 
 const UNIT_SECTORS: u64 = UNIT_BYTES / SECTOR_BYTES;
 /// Content of all writes; a trace does not have any.
@@ -129,8 +129,8 @@ pub struct ReplaySpec {
     pub policy: Policy,
     /// The host's Linux, which decides how the policy `commit` works.
     pub linux: LinuxVersion,
-    /// Percentage of the drive that holds valid data before the replay. Without effect for a trace with a prelude.
-    pub utilization_percent: u64,
+    /// Share of the drive that holds valid data before the replay. Without effect for a trace with a prelude.
+    pub utilization: Utilization,
     /// Further units that hold valid data, in order: those that the trace reads first ([`read_before`]).
     pub before: Arc<[UnitRange]>,
     /// Number of the repetition. With the seed it decides which units are overwritten before the replay.
@@ -146,8 +146,8 @@ pub fn run_cell(
     source: &mut dyn Source,
     on_records: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Cell, ReplayError> {
-    let utilization_percent = if source.header().has_prelude { 0 } else { spec.utilization_percent };
-    let mut drive = PreparedDrive::new(&ReplaySpec { utilization_percent, ..spec.clone() })?;
+    let utilization = if source.header().has_prelude { Utilization::EMPTY } else { spec.utilization };
+    let mut drive = PreparedDrive::new(&ReplaySpec { utilization, ..spec.clone() })?;
     let cell = drive.replay(spec, source, on_records)?;
     drive.port.drive().ssd().audit().map_err(|e| spec.audit_failed(e.to_string()))?;
     Ok(cell)
@@ -173,7 +173,7 @@ impl PreparedDrive {
     pub fn new(spec: &ReplaySpec) -> Result<Self, ReplayError> {
         let mut port = Port::new(Drive::new(&spec.ssd, spec.faults, spec.seed)?);
         let seed = spec.seed ^ (u64::from(spec.rep) << 32);
-        let (now, written_before) = prepare(&mut port, spec.utilization_percent, &spec.before, seed);
+        let (now, written_before) = prepare(&mut port, spec.utilization, &spec.before, seed);
         Ok(Self { port, now, written_before })
     }
 
@@ -222,11 +222,11 @@ impl PreparedDrive {
 
 /// Fills the first units of a new drive in order, and those that a trace reads first. Then overwrites as many at random
 /// as were filled. Returns when that is done, and the bytes written for the trace.
-fn prepare(port: &mut Port, utilization_percent: u64, before: &[UnitRange], seed: u64) -> (SimTime, Bytes) {
+fn prepare(port: &mut Port, utilization: Utilization, before: &[UnitRange], seed: u64) -> (SimTime, Bytes) {
     const FILL_UNITS: u64 = 256;
     const AT_ONCE: usize = 32;
     let drive = port.drive_mut();
-    let units = drive.ssd().capacity_units() * utilization_percent.min(100) / 100;
+    let units = drive.ssd().capacity_units() * utilization.percent() / 100;
     let mut now = SimTime::ZERO;
     let rest = before.iter().map(|range| UnitRange::between(range.start.max(Lpn(units)), range.end()));
     let filled = UnitRange::new(Lpn(0), units).pieces(FILL_UNITS);

@@ -10,7 +10,7 @@ use crate::trace::format::{Reader, Writer};
 use crate::trace::{
     Event, Header, Knows, Record, ReplayFigures, Request, TraceDevice, TraceError, TraceFileSystem,
 };
-use crate::units::{Bytes, Lba, SectorRange, SimDuration};
+use crate::units::{Bytes, Lba, SectorRange, SimDuration, Utilization};
 use crate::workload::latency::LatencySummary;
 
 fn spec(policy: &str) -> ReplaySpec {
@@ -27,7 +27,7 @@ fn spec(policy: &str) -> ReplaySpec {
         faults: Faults::default(),
         policy: policy.parse::<PolicySpec>().unwrap().into(),
         linux: LinuxVersion::TODAY,
-        utilization_percent: 80,
+        utilization: Utilization::of(80),
         before: Arc::default(),
         rep: 0,
         seed: 1,
@@ -155,7 +155,7 @@ fn a_drive_is_filled_and_then_as_much_is_overwritten_where_the_repetition_says()
 fn a_fua_write_is_flushed_where_the_cache_is_volatile() {
     let fua = Event::Request(Request { fua: true, ..plain_write() });
     for volatile in [true, false] {
-        let mut spec = ReplaySpec { utilization_percent: 0, ..spec("off") };
+        let mut spec = ReplaySpec { utilization: Utilization::of(0), ..spec("off") };
         spec.ssd.cache.volatile = volatile;
         let mut port = PreparedDrive::new(&spec).unwrap().port;
         let begin = SimTime::ZERO + SETTLING;
@@ -544,9 +544,9 @@ fn a_prelude_makes_the_drive_what_it_was_and_counts_for_nothing() {
             }
             Pace::Closed => assert!(took < recorded / 2, "{took} ns"),
         }
-        let fuller = run(&ReplaySpec { utilization_percent: 10, ..spec.clone() }, &whole).unwrap();
+        let fuller = run(&ReplaySpec { utilization: Utilization::of(10), ..spec.clone() }, &whole).unwrap();
         assert_eq!(fuller.device_stats, cell.device_stats, "the prelude alone fills the drive");
-        let on_empty = ReplaySpec { utilization_percent: 0, ..spec };
+        let on_empty = ReplaySpec { utilization: Utilization::of(0), ..spec };
         let empty = run(&on_empty, &written(&after, false)).unwrap().device_stats.unwrap();
         assert!(
             device.gc_units_copied > 2 * empty.gc_units_copied,
@@ -656,13 +656,13 @@ fn regression_what_a_trace_reads_first_is_on_the_drive() {
     let range = |start, units| UnitRange::new(Lpn(start), units);
     assert_eq!(before, [range(2, 2), range(98, 2), range(101, 1), range(20_000, 300)]);
 
-    let empty = ReplaySpec { utilization_percent: 0, ..spec("off") };
+    let empty = ReplaySpec { utilization: Utilization::of(0), ..spec("off") };
     let filled = ReplaySpec { before: before.into(), ..empty.clone() };
     let p50 = |spec: &ReplaySpec| run(spec, &bytes).unwrap().latency["read"].p50_ns;
     assert!(p50(&filled) > p50(&empty), "{} and {}", p50(&filled), p50(&empty));
     assert_eq!(figures(&run(&filled, &bytes).unwrap()).written_before_bytes, 305 * UNIT_BYTES);
     // What the fill covers is not written again.
-    let both = ReplaySpec { utilization_percent: 50, ..filled };
+    let both = ReplaySpec { utilization: Utilization::of(50), ..filled };
     let units = PreparedDrive::new(&both).unwrap().port.drive().ssd().capacity_units() / 2;
     assert_eq!(
         figures(&run(&both, &bytes).unwrap()).written_before_bytes,

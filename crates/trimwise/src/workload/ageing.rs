@@ -12,7 +12,7 @@ use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::files::{FileError, Files, OpenMode};
-use crate::units::Bytes;
+use crate::units::{Bytes, Utilization};
 
 /// Directory that holds the files of the ageing step, apart from those of the workload.
 pub const DIRECTORY: &str = "aged";
@@ -30,26 +30,26 @@ pub struct Aged {
     pub used: Bytes,
 }
 
-/// Fills the file system, then deletes files at random until at most `utilization_percent` of it is in use.
+/// Fills the file system, then deletes files at random until at most this much of it is in use.
 ///
 /// # Errors Errors of the file system, except that it is full.
-pub async fn age<F: Files>(fs: &F, utilization_percent: u64, seed: u64) -> Result<Aged, FileError> {
-    age_and_turn_over(fs, utilization_percent, Bytes(0), seed).await
+pub async fn age<F: Files>(fs: &F, utilization: Utilization, seed: u64) -> Result<Aged, FileError> {
+    age_and_turn_over(fs, utilization, Bytes(0), seed).await
 }
 
 /// Ages as [`age`] does, then writes `turned_over` bytes of new files in place of others.
 pub async fn age_and_turn_over<F: Files>(
     fs: &F,
-    utilization_percent: u64,
+    utilization: Utilization,
     turned_over: Bytes,
     seed: u64,
 ) -> Result<Aged, FileError> {
     let mut files = Population::new(fs, seed).await?;
     files.fill(fs).await?;
-    let mut used = files.delete_to(fs, utilization_percent).await?;
+    let mut used = files.delete_to(fs, utilization).await?;
     if turned_over > Bytes(0) {
-        files.turn_over(fs, utilization_percent, turned_over).await?;
-        used = used_and_wanted(fs, 0).await?.0;
+        files.turn_over(fs, utilization, turned_over).await?;
+        used = used_and_wanted(fs, Utilization::EMPTY).await?.0;
     }
     Ok(Aged { files_written: files.written, files_deleted: files.deleted, used })
 }
@@ -91,11 +91,15 @@ impl Population {
         Ok(())
     }
 
-    /// Deletes random files until at most `percent` of the file system is in use, and makes that durable. Returns the
+    /// Deletes random files until at most this much of the file system is in use, and makes that durable. Returns the
     /// bytes in use.
-    pub async fn delete_to<F: Files>(&mut self, fs: &F, percent: u64) -> Result<Bytes, FileError> {
+    pub async fn delete_to<F: Files>(
+        &mut self,
+        fs: &F,
+        utilization: Utilization,
+    ) -> Result<Bytes, FileError> {
         let used = loop {
-            let (used, wanted) = used_and_wanted(fs, percent).await?;
+            let (used, wanted) = used_and_wanted(fs, utilization).await?;
             if used <= wanted || self.present.is_empty() {
                 break used;
             }
@@ -105,11 +109,11 @@ impl Population {
         Ok(used)
     }
 
-    /// Creates files until at least `percent` of the file system is in use, or none fits any more, and makes that
+    /// Creates files until at least this much of the file system is in use, or none fits any more, and makes that
     /// durable. Returns the bytes in use.
-    async fn create_to<F: Files>(&mut self, fs: &F, percent: u64) -> Result<Bytes, FileError> {
+    async fn create_to<F: Files>(&mut self, fs: &F, utilization: Utilization) -> Result<Bytes, FileError> {
         let used = loop {
-            let (used, wanted) = used_and_wanted(fs, percent).await?;
+            let (used, wanted) = used_and_wanted(fs, utilization).await?;
             if used >= wanted || !self.create(fs).await? {
                 break used;
             }
@@ -118,18 +122,31 @@ impl Population {
         Ok(used)
     }
 
-    /// Deletes or creates files until `percent` of the file system is in use. Returns the bytes in use.
-    pub async fn adjust_to<F: Files>(&mut self, fs: &F, percent: u64) -> Result<Bytes, FileError> {
-        let (used, wanted) = used_and_wanted(fs, percent).await?;
-        if used > wanted { self.delete_to(fs, percent).await } else { self.create_to(fs, percent).await }
+    /// Deletes or creates files until this much of the file system is in use. Returns the bytes in use.
+    pub async fn adjust_to<F: Files>(
+        &mut self,
+        fs: &F,
+        utilization: Utilization,
+    ) -> Result<Bytes, FileError> {
+        let (used, wanted) = used_and_wanted(fs, utilization).await?;
+        if used > wanted {
+            self.delete_to(fs, utilization).await
+        } else {
+            self.create_to(fs, utilization).await
+        }
     }
 
-    /// Removes random files and creates others at `percent` in use until `bytes` have been written, and makes that
+    /// Removes random files and creates others at this utilization until `bytes` have been written, and makes that
     /// durable.
-    pub async fn turn_over<F: Files>(&mut self, fs: &F, percent: u64, bytes: Bytes) -> Result<(), FileError> {
+    pub async fn turn_over<F: Files>(
+        &mut self,
+        fs: &F,
+        utilization: Utilization,
+        bytes: Bytes,
+    ) -> Result<(), FileError> {
         let end = self.written_bytes.saturating_add(bytes.0);
         while self.written_bytes < end {
-            let (used, wanted) = used_and_wanted(fs, percent).await?;
+            let (used, wanted) = used_and_wanted(fs, utilization).await?;
             if used >= wanted || !self.create(fs).await? {
                 if self.present.is_empty() {
                     break; // nothing may be in use
@@ -166,11 +183,11 @@ impl Population {
     }
 }
 
-async fn used_and_wanted<F: Files>(fs: &F, percent: u64) -> Result<(Bytes, Bytes), FileError> {
+async fn used_and_wanted<F: Files>(fs: &F, utilization: Utilization) -> Result<(Bytes, Bytes), FileError> {
     let space = fs.statfs().await?;
     Ok((
         Bytes(space.total.0 - space.free.0.min(space.total.0)),
-        Bytes(space.total.0 / 100 * percent.min(100)),
+        Bytes(space.total.0 / 100 * utilization.percent()),
     ))
 }
 
@@ -233,14 +250,17 @@ mod tests {
                 let fs = mounted(&sim).await;
                 let mut files = Population::new(&fs, 1).await.unwrap();
                 files.fill(&fs).await.unwrap();
-                let (full, total) = used_and_wanted(&fs, 100).await.unwrap();
+                let (full, total) = used_and_wanted(&fs, Utilization::FULL).await.unwrap();
                 assert!(total.0 - full.0 <= FILE_KIB.1 * 1024, "{full} of {total}");
                 let mut before = full;
-                for percent in [60, 40, 70, 60, 0] {
-                    let used = files.adjust_to(&fs, percent).await.unwrap();
-                    let wanted = Bytes(total.0 / 100 * percent);
+                for utilization in [60, 40, 70, 60, 0].map(Utilization::of) {
+                    let used = files.adjust_to(&fs, utilization).await.unwrap();
+                    let wanted = Bytes(total.0 / 100 * utilization.percent());
                     let (least, most) = if wanted < before { (wanted, used) } else { (used, wanted) };
-                    assert!(least >= most || most.0 - least.0 <= FILE_KIB.1 * 1024, "{used} at {percent} %");
+                    assert!(
+                        least >= most || most.0 - least.0 <= FILE_KIB.1 * 1024,
+                        "{used} at {utilization} %"
+                    );
                     assert_eq!(used < before, wanted < before);
                     before = used;
                 }
@@ -264,19 +284,19 @@ mod tests {
                 let fs = volume.mount(host, PolicySpec::OFF.governor()).await;
                 let mut files = Population::new(&fs, 1).await.unwrap();
                 files.fill(&fs).await.unwrap();
-                let before = files.delete_to(&fs, 60).await.unwrap();
+                let before = files.delete_to(&fs, Utilization::of(60)).await.unwrap();
                 let collected = || fs.queue().with_ssd(|ssd| ssd.stats().gc_victims);
                 assert_eq!(collected(), 0, "the spare flash is not used up");
                 let written = files.written_bytes;
-                files.turn_over(&fs, 60, Bytes::mib(600)).await.unwrap();
+                files.turn_over(&fs, Utilization::of(60), Bytes::mib(600)).await.unwrap();
                 let turned_over = files.written_bytes - written;
                 assert!((Bytes::mib(600).0..Bytes::mib(605).0).contains(&turned_over), "{turned_over}");
-                let (after, _) = used_and_wanted(&fs, 60).await.unwrap();
+                let (after, _) = used_and_wanted(&fs, Utilization::of(60)).await.unwrap();
                 assert!(after.0.abs_diff(before.0) <= 2 * FILE_KIB.1 * 1024, "{before} then {after}");
                 assert!(collected() > 0);
                 // Where everything is full, or nothing may be in use, it ends.
-                for percent in [100, 0] {
-                    files.turn_over(&fs, percent, Bytes::mib(20)).await.unwrap();
+                for utilization in [Utilization::FULL, Utilization::EMPTY] {
+                    files.turn_over(&fs, utilization, Bytes::mib(20)).await.unwrap();
                 }
                 assert!(files.present.is_empty());
             })
@@ -302,7 +322,7 @@ mod tests {
                 .run(async move {
                     let volume = image.restore(&sim, QueueConfig::default()).await;
                     let fs = volume.mount(HostConfig::of_the_2010s(), PolicySpec::COMMIT.governor()).await;
-                    files.delete_to(&fs, 50).await.unwrap();
+                    files.delete_to(&fs, Utilization::of(50)).await.unwrap();
                     fs.drain_discards().await;
                     fs.audit().unwrap();
                     assert_eq!(fs.stale_units(), 0);

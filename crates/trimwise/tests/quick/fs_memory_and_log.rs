@@ -10,7 +10,7 @@ use trimwise::fs::layout::FormatOptions;
 use trimwise::policy::PolicySpec;
 use trimwise::profile::Profile;
 use trimwise::ssd::{Faults, LinkKind};
-use trimwise::units::{Bytes, Lpn, SimDuration, UNIT_BYTES, UnitRange};
+use trimwise::units::{Bytes, Lpn, SimDuration, UNIT_BYTES, UnitRange, Utilization};
 use trimwise::workload::postmark::PostmarkConfig;
 
 /// Where the journal lies: in the middle group of four.
@@ -164,7 +164,7 @@ fn the_same_seed_gives_the_same_run() {
         days: None,
         host: HostConfig { memory: Bytes::mib(64), ..HostConfig::of_the_2010s() },
         format: FormatOptions::default(),
-        utilization_percent: Some(60),
+        utilization: Some(Utilization::of(60)),
         long_in_use: false,
         rep: 1,
         seed: u64::from(seed),

@@ -4,13 +4,16 @@ use std::path::PathBuf;
 
 use clap::Args;
 use trimwise::compare::result::Measure;
+use trimwise::units::Utilization;
 use trimwise::workload::days::{DAYS_MAX, DayShape};
 
 use crate::arguments::{GuestLimits, OutputArguments, whole, whole_in, word};
 use trimwise_linux::file_system::FileSystem;
 use trimwise_study::check::REPS;
 use trimwise_study::compare::CompareRequest;
+use trimwise_study::compare::target::Checking;
 use trimwise_study::defaults;
+use trimwise_study::given::Given;
 
 #[derive(Clone, Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
@@ -44,8 +47,8 @@ pub struct AdviseArguments {
     pub budget: Option<u32>,
 
     /// How full the file system is before the run [default: 80]
-    #[arg(long, value_name = "PCT", value_parser = whole::<u8>(0, 100), allow_negative_numbers = true)]
-    pub utilization: Option<u8>,
+    #[arg(long, value_name = "PCT", allow_negative_numbers = true)]
+    pub utilization: Option<Utilization>,
 
     /// Linux version of the modelled host [default: 6.12]; with --check the kernel named there
     #[arg(long, value_name = "VERSION")]
@@ -71,7 +74,7 @@ pub struct AdviseArguments {
 
     /// Also run those of the compared policies that a stock kernel has on a real one: kernel:VERSION:ext4[:MOUNT_OPTIONS]
     #[arg(long, value_name = "kernel:VERSION:ext4")]
-    pub check: Option<String>,
+    pub check: Option<Given<Checking>>,
 
     /// If a change is recommended for --here, make it, and print each command as it runs
     #[arg(long, requires = "here")]
@@ -126,7 +129,7 @@ impl AdviseArguments {
             check: self.check.clone(),
             fs: self.fs,
             budget_min: self.budget,
-            utilization: self.utilization,
+            utilization: self.utilization.map(Given::of),
             linux: self.linux.clone(),
             memory: self.memory,
             judge: self.judge,

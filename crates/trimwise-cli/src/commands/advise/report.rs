@@ -126,7 +126,7 @@ fn surface(advice: &Advice, gated: Gated) -> Surface {
 fn settings(advice: &Advice) -> Vec<(&'static str, String)> {
     let settings = &advice.settings;
     let mut shown = vec![("workload", settings.workload.clone())];
-    if let Some(percent) = settings.utilization_percent {
+    if let Some(percent) = settings.utilization {
         shown.push(("utilization before the run", format!("{percent} %")));
     }
     if let (Some(days), Some(day)) = (settings.days, &settings.day) {

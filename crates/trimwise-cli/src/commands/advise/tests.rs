@@ -5,7 +5,7 @@ use trimwise::advise::{Job, Means, Observation, Search, Space};
 use trimwise::compare::days::DaysFigures;
 use trimwise::compare::result::Cell;
 use trimwise::policy::{PolicyId, PolicySpec, Trimmer};
-use trimwise::units::SimDuration;
+use trimwise::units::{SimDuration, Utilization};
 use trimwise_study::advise::{Advice, hunt};
 use trimwise_study::compare::Settings;
 use trimwise_study::conclusion::{Conclusion, Decision};
@@ -26,13 +26,13 @@ fn made(rep: u32, policy: &str, seconds: Seconds) -> Cell {
 
 /// Runs the search and the comparison with these times.
 pub fn advice(seconds: Seconds) -> Advice {
-    advice_among(&Space::new(80, SimDuration::from_secs(100)), None, seconds)
+    advice_among(&Space::new(Utilization::default(), SimDuration::from_secs(100)), None, seconds)
 }
 
 /// Like [`advice`], over a week.
 fn advice_over_days(seconds: Seconds) -> Advice {
     const DAYS: u32 = 7;
-    let space = Space::over_days(80, SimDuration::from_secs(86_400) * u64::from(DAYS));
+    let space = Space::over_days(Utilization::default(), SimDuration::from_secs(86_400) * u64::from(DAYS));
     advice_among(&space, Some(DAYS), seconds)
 }
 

@@ -69,7 +69,7 @@ pub fn title(advice: &Advice) -> String {
     let settings = &advice.settings;
     let device = advice.comparison.as_ref().and_then(|c| c.cells.first()).map(|cell| cell.device.as_str());
     let on = device.map_or(String::new(), |device| format!(" on {device}"));
-    let full = settings.utilization_percent.map_or(String::new(), |u| format!(", {u} % full"));
+    let full = settings.utilization.map_or(String::new(), |u| format!(", {u} % full"));
     format!("Advice for {}{}{on}{full}", settings.workload, table::over(settings))
 }
 
@@ -140,7 +140,7 @@ fn nearby(nearby: &[Nearby], policy: Option<&PolicyId>) -> Option<String> {
             .iter()
             .map(|(other, percent)| format!("`{other}` takes {}", longer(percent / 100.0)))
             .collect();
-        format!("at {} %, {}", near.utilization_percent, others.join(" and "))
+        format!("at {} %, {}", near.utilization, others.join(" and "))
     };
     let all: Vec<String> = nearby.iter().map(at).collect();
     Some(format!("With `{policy}` at other fullness (three runs each): {}.", all.join("; ")))

@@ -4,14 +4,17 @@ use std::path::PathBuf;
 
 use clap::Args;
 use trimwise::compare::result::Measure;
-use trimwise::policy::terms;
+use trimwise::policy::{PolicyId, terms};
+use trimwise::units::Utilization;
 use trimwise::workload::days::{DAYS_MAX, DayShape};
 use trimwise_linux::file_system::FileSystem;
 
 use crate::arguments::GuestLimits;
 use crate::arguments::{OutputArguments, policy_help, whole, whole_in, word};
 use trimwise_study::check::REPS;
+use trimwise_study::compare::target::{Checking, RunOn};
 use trimwise_study::defaults;
+use trimwise_study::given::Given;
 
 #[derive(Debug, Args)]
 #[command(after_long_help = compare_help())]
@@ -41,13 +44,13 @@ pub struct CompareArguments {
     pub full_size: bool,
 
     #[arg(long = "policy", short = 'p', value_name = "P", num_args = 1.., help = policy_help())]
-    pub policies: Vec<String>,
+    pub policies: Vec<Given<PolicyId>>,
 
     /// Where to run: `model` (virtual time); `kernel:VERSION:FS[:MOUNT_OPTIONS]`, a real kernel on the
     /// modelled drive (virtual time; FS is ext4, xfs, btrfs or f2fs); `dir:PATH`, an existing directory
     /// (real time)
-    #[arg(long, short = 't', value_name = "model|kernel:...|dir:PATH", default_value = "model", value_parser = word)]
-    pub target: String,
+    #[arg(long, short = 't', value_name = "model|kernel:...|dir:PATH", default_value = "model")]
+    pub target: Given<RunOn>,
 
     /// The file system: ext4 is the model; xfs, btrfs and f2fs run themselves, in virtual time, on the built kernel that is
     /// closest to --linux (see `trimwise kernel`) [default: that of --here, or else ext4]
@@ -57,7 +60,7 @@ pub struct CompareArguments {
     /// Also run the policies that a stock kernel has (off, commit, batch) on a real one with the same memory, and
     /// report first where it contradicts the model: kernel:VERSION:ext4[:MOUNT_OPTIONS]
     #[arg(long, value_name = "kernel:VERSION:ext4")]
-    pub check: Option<String>,
+    pub check: Option<Given<Checking>>,
 
     /// With fullwrite on a real directory: confirm that it may fill the file system; its files are then removed
     #[arg(long)]
@@ -65,8 +68,8 @@ pub struct CompareArguments {
 
     /// Age the file system first: fill it, then delete files at random, under the policy, until this share is in use
     /// [default: 80]; on a kernel, the file system is new unless this is given
-    #[arg(long, value_name = "PCT", value_parser = whole::<u8>(0, 100), allow_negative_numbers = true)]
-    pub utilization: Option<u8>,
+    #[arg(long, value_name = "PCT", allow_negative_numbers = true)]
+    pub utilization: Option<Utilization>,
 
     /// Linux version of the modelled host, 2.6 or later: it decides how discard works, how writers are paced and how
     /// write-back is held back [default: 6.12]; with --check the kernel named there

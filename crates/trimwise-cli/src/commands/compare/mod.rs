@@ -7,26 +7,25 @@ pub(crate) mod table;
 #[cfg(test)]
 pub mod tests;
 
-use trimwise::compare::result::Target;
-use trimwise::failure::{Failure, Mistake};
+use trimwise::failure::Failure;
 use trimwise_study::caller::Caller;
 use trimwise_study::compare::{self, CompareRequest, Comparison};
 use trimwise_study::defaults;
+use trimwise_study::given::Given;
 
 use crate::commands::compare::arguments::CompareArguments;
 use crate::laboratory::Beside;
 use crate::output::{self, Destinations};
 
 pub fn run(arguments: &CompareArguments, caller: &dyn Caller) -> Result<String, Failure> {
-    let request = arguments.request()?;
+    let request = arguments.request();
     let destinations = Destinations::check(&arguments.output)?;
     deliver(arguments, &destinations, compare::run(&request, caller, &Beside)?)
 }
 
 impl CompareArguments {
-    pub fn request(&self) -> Result<CompareRequest, Failure> {
-        let target = self.target.parse::<Target>();
-        Ok(CompareRequest {
+    pub fn request(&self) -> CompareRequest {
+        CompareRequest {
             workload: self
                 .workload
                 .clone()
@@ -35,13 +34,11 @@ impl CompareArguments {
             here: self.here.clone(),
             full_size: self.full_size,
             policies: self.policies.clone(),
-            target: target.map_err(|e| {
-                Mistake::of("target", self.target.trim_end_matches(':')).because(e.to_string()).fail()
-            })?,
+            target: self.target.clone(),
             fs: self.fs,
             check: self.check.clone(),
             fill: self.fill,
-            utilization: self.utilization,
+            utilization: self.utilization.map(Given::of),
             linux: self.linux.clone(),
             memory: self.memory,
             judge: self.judge,
@@ -53,7 +50,7 @@ impl CompareArguments {
             day: self.day.clone(),
             limits: self.limits.request(),
             jobs: self.output.jobs,
-        })
+        }
     }
 }
 

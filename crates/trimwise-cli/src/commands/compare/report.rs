@@ -133,7 +133,7 @@ fn shown_settings(comparison: &Comparison) -> Vec<(&'static str, String)> {
     if let (Some(days), Some(day)) = (settings.days, &settings.day) {
         shown.push(("days", format!("{days}, {day}")));
     }
-    if let Some(percent) = settings.utilization_percent {
+    if let Some(percent) = settings.utilization {
         shown.push(("utilization before the run", format!("{percent} %")));
     }
     if let Some(linux) = &settings.linux {

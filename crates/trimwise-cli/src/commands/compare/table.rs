@@ -24,7 +24,7 @@ pub fn render(comparison: &Comparison, details: bool) -> String {
     let settings = &comparison.settings;
     let mut text = String::new();
     for device in &summary.devices {
-        let how_full = settings.utilization_percent.map_or(String::new(), |u| format!(", {u} % full"));
+        let how_full = settings.utilization.map_or(String::new(), |u| format!(", {u} % full"));
         let what = workload(settings, &summary);
         let title = format!("{}: {what}{how_full}", place(settings, device.device));
         let (header, rows) = columns(device, comparison, summary.measure, &TABLE);
@@ -73,7 +73,7 @@ pub fn render(comparison: &Comparison, details: bool) -> String {
     }
     let checked = comparison.check.as_ref().and_then(|check| check.kernel.as_ref());
     if let (Some(kernel), Some(memory)) = (settings.kernel.as_ref().or(checked), settings.host_memory_bytes) {
-        let aged = settings.utilization_percent.map_or("new".to_owned(), |p| format!("aged to {p} % in use"));
+        let aged = settings.utilization.map_or("new".to_owned(), |p| format!("aged to {p} % in use"));
         let options = match kernel.mount_options.as_str() {
             "" => String::new(),
             options => format!(" mounted with {options}"),
@@ -103,7 +103,7 @@ fn explained(why: &str, indent: usize) -> String {
 /// Describes the modelled host; empty if there is none.
 pub fn modelled_host(settings: &Settings) -> String {
     let (Some(percent), Some(linux), Some(memory)) =
-        (settings.utilization_percent, &settings.linux, settings.host_memory_bytes)
+        (settings.utilization, &settings.linux, settings.host_memory_bytes)
     else {
         return String::new();
     };

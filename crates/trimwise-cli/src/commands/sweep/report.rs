@@ -81,8 +81,8 @@ pub fn html(summary: &Summary) -> Result<String, Failure> {
 pub fn pair(summaries: [(&str, &Summary); 2]) -> Result<String, Failure> {
     let [(file_a, a), (file_b, b)] = summaries;
     let same = |case: &Case, other: &Case| {
-        (&case.device, &case.workload, case.utilization_percent)
-            == (&other.device, &other.workload, other.utilization_percent)
+        (&case.device, &case.workload, case.utilization)
+            == (&other.device, &other.workload, other.utilization)
             && case.measure == other.measure
     };
     let find = |case: &Case| b.cases.iter().find(|other| same(case, other));
@@ -98,14 +98,14 @@ pub fn pair(summaries: [(&str, &Summary); 2]) -> Result<String, Failure> {
                 let name = |policy: &Option<PolicyId>| {
                     policy.as_ref().map_or("none".to_owned(), ToString::to_string)
                 };
-                let at = format!("{} at {} % full", title(one), one.utilization_percent);
+                let at = format!("{} at {} % full", title(one), one.utilization);
                 changed.push(format!("{at}: `{}`, then `{}`", name(&one.policy), name(&other.policy)));
             }
             for row in &one.rows {
                 let Some(now) = other.rows.iter().find(|now| now.policy == row.policy) else { continue };
                 let mut cells = vec![
                     row.policy.to_string(),
-                    format!("{} %", one.utilization_percent),
+                    format!("{} %", one.utilization),
                     figures::time(row.median_s),
                     figures::time(now.median_s),
                     change(Some(row.median_s), Some(now.median_s)),
@@ -263,7 +263,7 @@ fn places(of: &[&Case], all: &[Case]) -> String {
         let own = [(by_device, &group[0].device), (by_workload, &group[0].workload)];
         let own: Vec<&str> =
             own.into_iter().filter(|(is_shown, _)| *is_shown).map(|(_, name)| &**name).collect();
-        let full: Vec<String> = group.iter().map(|case| case.utilization_percent.to_string()).collect();
+        let full: Vec<String> = group.iter().map(|case| case.utilization.to_string()).collect();
         let at = if own.is_empty() { "" } else { " " };
         format!("{}{at}at {} % full", own.join(" "), listed(&full))
     };
@@ -293,7 +293,7 @@ fn case_verdict(case: &Case) -> String {
         }
         (text, _) => text.to_owned(),
     };
-    format!("At {} % full: {}", case.utilization_percent, said.trim_end())
+    format!("At {} % full: {}", case.utilization, said.trim_end())
 }
 
 /// Lists the workloads that were run only in part because their traces are damaged.
@@ -330,7 +330,7 @@ fn rows(case: &Case) -> impl Iterator<Item = Row> {
 fn table_row(case: &Case, row: &SummaryRow, standing: Standing) -> Vec<String> {
     let mut cells = vec![
         row.policy.to_string(),
-        format!("{} %", case.utilization_percent),
+        format!("{} %", case.utilization),
         standing.mark(&row.policy).to_owned(),
         figures::time(row.median_s),
         interval(row).map_or(NONE.to_owned(), |(low, high)| {
@@ -415,7 +415,7 @@ fn lines(
         let mut points: Vec<Point> = Vec::new();
         for case in cases {
             let row = case.rows.iter().find(|row| row.policy == *policy);
-            let x = f64::from(case.utilization_percent);
+            let x = case.utilization.percent() as f64;
             points
                 .push(row.and_then(figure).map_or_else(|| gap(x), |(value, interval)| (x, value, interval)));
         }
@@ -458,12 +458,13 @@ fn dots(title: &str, x: Axis, runs: Runs, styles: &mut Styles) -> Chart {
 mod tests {
     use serde_json::json;
     use trimwise::compare::result::Measure;
+    use trimwise::units::Utilization;
 
     use super::*;
 
     /// Invents a case of `off`, `commit` and the bound; `commit` differs from `off` by `commit_percent`, significantly
     /// if `is_shown`.
-    fn case(utilization_percent: u8, policy: Option<&str>, commit_percent: f64, is_shown: bool) -> Case {
+    fn case(percent: u8, policy: Option<&str>, commit_percent: f64, is_shown: bool) -> Case {
         let row = |policy: &str, percent: Option<f64>| {
             let row = json!({
                 "device": "sata-small", "policy": policy, "bound": policy == "ideal", "fills_commands": false,
@@ -476,10 +477,10 @@ mod tests {
         Case {
             device: "sata-small".to_owned(),
             workload: "default".to_owned(),
-            utilization_percent,
+            utilization: Utilization::of(percent),
             measure: Measure::Total,
             policy: policy.map(Into::into),
-            verdict: format!("Words about {utilization_percent}."),
+            verdict: format!("Words about {percent}."),
             cut_off: None,
             rows: vec![row("off", None), row("commit", Some(commit_percent)), row("ideal", Some(-50.0))],
         }

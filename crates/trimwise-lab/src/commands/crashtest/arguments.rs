@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
+use trimwise::policy::PolicyId;
 
 use crate::requests::crashtest::on_kernel::{KernelCrashtestRequest, OnKernel};
 use crate::requests::crashtest::soak::SoakRequest;
@@ -11,6 +12,7 @@ use trimwise_cli::arguments::{GuestLimits, JsonArguments, some_time, whole, whol
 use trimwise_cli::commands::verify::arguments::plant;
 use trimwise_study::check::JOBS;
 use trimwise_study::defaults;
+use trimwise_study::given::Given;
 use trimwise_study::verify::Plant;
 
 /// An option for the model. clap does not report a missing requirement of an option that conflicts with one that is
@@ -33,7 +35,7 @@ const MODEL: &str = "policies";
 pub struct CrashtestArguments {
     /// TRIM policy; one or more [default: one of every kind]
     #[arg(long = "policy", short = 'p', value_name = "P", num_args = 1..)]
-    pub policies: Vec<String>,
+    pub policies: Vec<Given<PolicyId>>,
 
     /// A real kernel in virtual time instead of the model: a kernel, a file system (ext4, xfs, btrfs or f2fs) and mount
     /// options as in mount(8)

@@ -2,14 +2,16 @@
 
 use std::num::NonZero;
 use std::path::PathBuf;
+use trimwise::units::Utilization;
 
 use clap::{Args, Subcommand};
 use trimwise_uml::job::BootOptions;
 
 use crate::requests::kernel::KernelBuildRequest;
-use crate::requests::kernel::run::{AGED_PERCENT, KernelRunRequest};
+use crate::requests::kernel::run::KernelRunRequest;
 use trimwise_cli::arguments::{GuestLimits, JsonArguments, whole, whole_in, word};
 use trimwise_study::defaults;
+use trimwise_study::given::Given;
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:\n  \
@@ -139,8 +141,8 @@ pub struct KernelRunArguments {
 
     /// Age the file system first: fill it, then delete files at random until this share is in use, and let it rest; the
     /// figures count from the program's start
-    #[arg(long, value_name = "PCT", value_parser = whole_in(&AGED_PERCENT), allow_negative_numbers = true)]
-    pub aged: Option<u8>,
+    #[arg(long, value_name = "PCT", allow_negative_numbers = true)]
+    pub aged: Option<Utilization>,
 
     /// Use a copy of this image of a file system instead of a new file system. It is written to the drive first, which
     /// then rests; the figures count from the program's start. The file stays as it is
@@ -198,7 +200,7 @@ impl KernelRunArguments {
             target: self.target.clone(),
             command: self.command.clone(),
             device: self.device.clone(),
-            aged_percent: self.aged,
+            aged_percent: self.aged.map(Given::of),
             image: self.image.clone(),
             disk: self.disk.clone(),
             memory_mib: self.memory,

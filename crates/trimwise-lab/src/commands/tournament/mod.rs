@@ -67,7 +67,7 @@ fn rows(tournament: &Tournament) -> Vec<[String; 7]> {
 
 /// Formats a case's name.
 fn named(case: &Case) -> String {
-    format!("{}, {}, {} % full", case.device, case.workload, case.utilization_percent)
+    format!("{}, {}, {} % full", case.device, case.workload, case.utilization)
 }
 
 /// Sums up the table in a sentence or two.

@@ -1,6 +1,7 @@
 //! The runs on the kernel.
 
 use serde_json::Value;
+use trimwise::compare::result::Target;
 use trimwise::units::Bytes;
 use trimwise::workload::week::Week;
 use trimwise_linux::real_kernel;
@@ -8,7 +9,7 @@ use trimwise_uml::cell::KernelTarget;
 use trimwise_uml::images::KernelImage;
 use trimwise_uml::job::{DAEMON_FOLDER, FileSystem, Outcome, ProgramEnd, Said, Step};
 
-use super::{AGED_PERCENT, CAPACITY, Case, DEVICE, FILE_SYSTEMS, KERNEL, Run, Slices, Trimming, cases};
+use super::{AGED, CAPACITY, Case, DEVICE, FILE_SYSTEMS, KERNEL, Run, Slices, Trimming, cases};
 use crate::experiment::kernels::observe::Discarded;
 use crate::experiment::result::ExperimentResult;
 use crate::experiment::{Experiment, Request};
@@ -30,7 +31,7 @@ pub(super) fn choice(
     let mut cases = cases();
     if let Some(target) = target {
         cases.retain(|case| case.file_system == target.file_system.name());
-        let of = Mistake::of("on", format!("kernel:{target}"));
+        let of = Mistake::of("on", Target::from(target));
         if cases.is_empty() {
             let expected = format!("one of {} as the file system", FILE_SYSTEMS.join(", "));
             return Err(of.expected(expected).fail());
@@ -81,7 +82,7 @@ fn steps(case: Case, week: &Week) -> Result<(Vec<Step>, usize), Failure> {
     let mut steps = vec![
         Step::Mkfs { file_system, options: Vec::new() },
         Step::Mount { file_system, options },
-        Step::Age { utilization_percent: AGED_PERCENT, seed: week.seed },
+        Step::Age { utilization: AGED, seed: week.seed },
         Step::PrepareWeek { week: week.clone() },
     ];
     if case.trimming == Trimming::Daemon {

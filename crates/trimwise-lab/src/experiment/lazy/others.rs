@@ -65,7 +65,7 @@ fn run_case(
     let device = Profile::embedded(DEVICE).expect("the device is built in");
     let new_file_system = [
         Step::Mkfs { file_system, options: Vec::new() },
-        Step::Mount { file_system, options: target.mount_options(policy) },
+        Step::Mount { file_system, options: policy.mount_options(target) },
     ];
     let steps = timing(new_file_system, Fragmenting::of_append(append), DRAIN, request.seed);
     let [measure, drain] = TIMED;

@@ -57,8 +57,7 @@ pub fn run_size(
     let format = FormatOptions::default();
     let workload = Timed::Append(Fragmenting::of_append(append));
     let new = CellSpec::new(device, policy, workload);
-    let cell =
-        run_cell(&CellSpec { host, format, utilization_percent: None, rep, seed, ..new }, Box::new(|_| ()))?;
+    let cell = run_cell(&CellSpec { host, format, utilization: None, rep, seed, ..new }, Box::new(|_| ()))?;
     let WorkloadFigures::Append(AppendFigures { fsync_ns, trims: Some(trims), .. }) = cell.workload else {
         unreachable!("the model tells of an append's TRIMs")
     };

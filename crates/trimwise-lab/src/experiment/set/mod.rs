@@ -19,7 +19,7 @@ use trimwise::fs::{Ext4, Volume, VolumeImage};
 use trimwise::policy::PolicySpec;
 use trimwise::profile::Profile;
 use trimwise::ssd::{Ssd, SsdConfig, SsdStats};
-use trimwise::units::{Bytes, SimDuration};
+use trimwise::units::{Bytes, SimDuration, Utilization};
 use trimwise::workload::ageing::Population;
 use trimwise::workload::latency::Operation;
 use trimwise::workload::postmark::{self, PostmarkConfig};
@@ -60,9 +60,9 @@ pub struct Setting {
     pub host: HostConfig,
     pub format: FormatOptions,
     pub workload: PostmarkConfig,
-    /// Further ageing after the file system was full: the number of turns, and the percentage of it that is deleted,
-    /// drawn at random, and recreated in each.
-    pub turnovers: (u32, u64),
+    /// Further ageing after the file system was full: the number of turns, and what is left of it in each before it is
+    /// filled again.
+    pub turnovers: (u32, Utilization),
 }
 
 impl Setting {
@@ -86,7 +86,7 @@ impl Setting {
                 write_block: 4_096,
                 ..PostmarkConfig::default()
             },
-            turnovers: (5, 20),
+            turnovers: (5, Utilization::of(80)),
         }
     }
 
@@ -114,14 +114,14 @@ pub struct Aged {
 pub fn age(setting: &Setting, seed: u64) -> Result<Aged, CellError> {
     let sim = Sim::new();
     let queue = BlockQueue::new(&sim, Ssd::new(&setting.ssd, seed)?, setting.host.queue);
-    let Setting { host, format, turnovers: (times, percent), .. } = *setting;
+    let Setting { host, format, turnovers: (times, left), .. } = *setting;
     sim.run(async move {
         let volume = Volume::format(&queue, format).await?;
         let fs = volume.mount(host, PolicySpec::OFF.governor()).await;
         let mut files = Population::new(&fs, seed).await?;
         files.fill(&fs).await?;
         for _ in 0..times {
-            files.delete_to(&fs, 100 - percent.min(100)).await?;
+            files.delete_to(&fs, left).await?;
             files.fill(&fs).await?;
         }
         Ok(Aged { volume: fs.unmount().await.image(), files })

@@ -9,7 +9,7 @@
 use trimwise::compare::cell::{SETTLING, commit_phase};
 use trimwise::fs::layout::FormatOptions;
 use trimwise::profile::Profile;
-use trimwise::units::Bytes;
+use trimwise::units::{Bytes, Utilization};
 use trimwise_uml::cell::{KernelPolicy, KernelTarget, new_disk};
 use trimwise_uml::job::Step;
 
@@ -55,20 +55,25 @@ pub(super) fn age_both(request: &Request, target: &KernelTarget) -> Result<Sides
     let mut device = Profile::embedded(DEVICE).expect("the drive is built in");
     device.config = setting.ssd.clone();
     let disk = new_disk(&device, request.seed, false).map_err(guests::failure)?;
-    let (times, percent) = setting.turnovers;
-    let mut steps = vec![mkfs(), ext4.mount(KernelPolicy::Off), Step::WriteZeros, adjust(100, request.seed)];
+    let (times, left) = setting.turnovers;
+    let mut steps = vec![
+        mkfs(),
+        ext4.mount(KernelPolicy::Off),
+        Step::WriteZeros,
+        adjust(Utilization::FULL, request.seed),
+    ];
     for turnover in 1..=u64::from(times) {
         // Each step draws different files.
         let seed = request.seed.wrapping_add(turnover << 40);
-        steps.extend([adjust(100 - percent.min(100), seed), adjust(100, !seed)]);
+        steps.extend([adjust(left, seed), adjust(Utilization::FULL, !seed)]);
     }
     let kernel = ext4.run(request, disk, steps)?;
     Ok(Sides { ext4, setting, kernel, model })
 }
 
 /// Returns the step that deletes or creates files until this much is in use.
-pub(super) fn adjust(utilization_percent: u64, seed: u64) -> Step {
-    Step::Adjust { utilization_percent, seed }
+pub(super) fn adjust(utilization: Utilization, seed: u64) -> Step {
+    Step::Adjust { utilization, seed }
 }
 
 /// Returns the steps of a rest and of PostMark, as in the model; PostMark is the last.

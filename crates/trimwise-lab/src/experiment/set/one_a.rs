@@ -5,7 +5,7 @@ use trimwise::engine::Sim;
 use trimwise::fs::Volume;
 use trimwise::fs::layout::FormatOptions;
 use trimwise::policy::PolicySpec;
-use trimwise::units::{Lpn, UnitRange};
+use trimwise::units::{Lpn, UnitRange, Utilization};
 
 use super::{Aged, DEVICE, ONE_A, Run, Setting, postmark_on};
 use crate::experiment::claims::Figures;
@@ -15,8 +15,8 @@ use crate::experiment::{Request, policies};
 use crate::plot::{Axis, Place, PlotKind};
 use trimwise::failure::Failure;
 
-/// Utilizations of the drive, in percent.
-pub const UTILIZATIONS: [u64; 11] = [10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 100];
+/// Utilizations of the drive.
+pub const UTILIZATIONS: [Utilization; 11] = Utilization::all([10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 100]);
 
 /// The source's two policies, and two more.
 pub const POLICIES: [&str; 4] = ["off", "commit", "judicious", "ideal"];
@@ -27,7 +27,7 @@ pub fn run(
     setting: &Setting,
     aged: &Aged,
     policies: &[PolicySpec],
-    utilization_percent: u64,
+    utilization: Utilization,
     rep: u32,
     seed: u64,
     after_each: &dyn Fn(),
@@ -37,11 +37,11 @@ pub fn run(
     let sim = Sim::new();
     let prepared = {
         let (Aged { volume, mut files }, sim) = (aged.clone(), sim.clone());
-        files.reseed(seed ^ (u64::from(rep) << 32) ^ utilization_percent);
+        files.reseed(seed ^ (u64::from(rep) << 32) ^ utilization.percent());
         sim.clone().run(async move {
             let off = PolicySpec::OFF;
             let fs = volume.restore(&sim, host.queue).await.mount(host, off.governor()).await;
-            files.delete_to(&fs, utilization_percent).await?;
+            files.delete_to(&fs, utilization).await?;
             fs.trim_free(UnitRange::new(Lpn(0), fs.queue().with_ssd(|ssd| ssd.capacity_units())), 1).await;
             let queue = audited(fs, DEVICE, &off).await?.queue().clone();
             Ok::<_, CellError>(Volume::format(&queue, without_trim).await?.image())
@@ -79,8 +79,8 @@ pub(super) fn run_all(request: &Request) -> Result<ExperimentResult, Failure> {
 }
 
 /// Returns utilizations in percent as places.
-pub fn places(utilizations: &[u64]) -> impl Iterator<Item = f64> {
-    utilizations.iter().map(|&percent| percent as f64)
+pub fn places(utilizations: &[Utilization]) -> impl Iterator<Item = f64> {
+    utilizations.iter().map(|utilization| utilization.percent() as f64)
 }
 
 /// Width of the steps for comparing execution times, in percent of the drive.
@@ -178,7 +178,7 @@ mod tests {
         };
         let run = |total_s| Run { total_s, ..Run::default() };
         let measured = Grid::new(["off", "commit"], places(&UTILIZATIONS), |policy, utilization| {
-            vec![run(at([&off, &on][policy], UTILIZATIONS[utilization] as f64))]
+            vec![run(at([&off, &on][policy], UTILIZATIONS[utilization].percent() as f64))]
         });
         evaluate(&measured, 1).claims.into_iter().filter(|c| c.met).map(|c| c.id).collect()
     }

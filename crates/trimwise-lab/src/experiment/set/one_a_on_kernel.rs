@@ -14,11 +14,12 @@ use crate::experiment::result::ExperimentResult;
 use crate::guests::RealKernel;
 use crate::plot::{Plot, PlotKind};
 use trimwise::failure::Failure;
+use trimwise::units::Utilization;
 
 const POLICIES: [&str; 2] = ["off", "commit"];
 
 /// Utilizations that run by default: enough for every claim.
-const SAMPLE: [u64; 5] = [40, 50, 80, 90, 100];
+const SAMPLE: [Utilization; 5] = Utilization::all([40, 50, 80, 90, 100]);
 
 /// Rejects unknown utilizations, and kernels that this computer does not have.
 pub(super) fn check(only: &[String], target: Option<&KernelTarget>) -> Result<(), Failure> {
@@ -27,7 +28,7 @@ pub(super) fn check(only: &[String], target: Option<&KernelTarget>) -> Result<()
     on_kernel::ext4(target, false).map(drop)
 }
 
-fn choice(only: &[String], full: bool) -> Result<Vec<u64>, Failure> {
+fn choice(only: &[String], full: bool) -> Result<Vec<Utilization>, Failure> {
     if only.is_empty() && !full {
         return Ok(SAMPLE.to_vec());
     }
@@ -56,7 +57,7 @@ fn run_at(
     request: &Request,
     sides: &Sides,
     policies: &[Policy],
-    utilization: u64,
+    utilization: Utilization,
     after_each: &dyn Fn(),
 ) -> Result<Vec<Both>, Failure> {
     let Sides { ext4, setting, kernel, model } = sides;
@@ -66,7 +67,7 @@ fn run_at(
     // Trim, and make a new file system with an mkfs that does not trim.
     let prepare = vec![
         ext4.mount(KernelPolicy::Off),
-        adjust(utilization, request.seed ^ utilization),
+        adjust(utilization, request.seed ^ utilization.percent()),
         Step::Fitrim { minlen_bytes: 0 },
         Step::Unmount,
         mkfs(),
@@ -122,7 +123,10 @@ mod tests {
 
     #[test]
     fn parts_are_utilizations_and_only_of_the_kernel() {
-        assert_eq!(choice(&["95".to_owned(), "10".to_owned()], false).ok(), Some(vec![10, 95]));
+        assert_eq!(
+            choice(&["95".to_owned(), "10".to_owned()], false).ok(),
+            Some(Utilization::all([10, 95]).to_vec())
+        );
         assert!(
             matches!(choice(&["15".to_owned()], true), Err(Failure::Usage(m)) if m.to_string().contains("10, 20"))
         );

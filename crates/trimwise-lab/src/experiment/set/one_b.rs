@@ -4,6 +4,7 @@ use trimwise::compare::cell::{CellError, audited};
 use trimwise::compare::statistics::median;
 use trimwise::engine::Sim;
 use trimwise::policy::PolicySpec;
+use trimwise::units::Utilization;
 
 use super::{Aged, DEVICE, ONE_B, Run, Setting, postmark_on};
 use crate::experiment::claims::Figures;
@@ -13,8 +14,8 @@ use crate::experiment::{Request, policies};
 use crate::plot::{Axis, PlotKind};
 use trimwise::failure::Failure;
 
-/// Utilizations of the file system in percent, one after another.
-pub const UTILIZATIONS: [u64; 4] = [60, 40, 70, 60];
+/// Utilizations of the file system, one after another.
+pub const UTILIZATIONS: [Utilization; 4] = Utilization::all([60, 40, 70, 60]);
 
 /// The eight bars of the source, from left to right: `commit` is its "trim on".
 pub const PUBLISHED: [&str; 8] =

@@ -33,7 +33,7 @@ pub(super) fn choice(only: &[String]) -> Result<(Vec<KernelImage>, Vec<Case>), F
     }
     let mut cases = super::cases();
     cases.retain(|case| {
-        let degree = format!("{}%", case.utilization_percent);
+        let degree = format!("{}%", case.utilization);
         let own = [case.workload.name, case.drive, case.linux, case.policy, &degree];
         parts.iter().zip(own).all(|(names, own)| {
             let mut asked = only.iter().filter(|part| names.contains(part)).peekable();
@@ -75,7 +75,7 @@ fn run_kernel(request: &Request, image: &KernelImage, case: Case, rep: u32) -> R
     ];
     steps.extend(policy.trim_every(None));
     steps.extend([
-        Step::Age { utilization_percent: case.utilization_percent.into(), seed: draw },
+        Step::Age { utilization: case.utilization, seed: draw },
         Step::Sleep { ns: SETTLING.as_nanos() },
         Step::Sleep { ns: commit_phase(rep).as_nanos() },
     ]);

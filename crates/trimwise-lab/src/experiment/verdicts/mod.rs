@@ -18,7 +18,7 @@ use trimwise::fs::layout::FormatOptions;
 use trimwise::policy::PolicySpec;
 use trimwise::profile::Profile;
 use trimwise::ssd::{Drive, SsdStats};
-use trimwise::units::Bytes;
+use trimwise::units::{Bytes, Utilization};
 use trimwise::workload::ageing;
 use trimwise::workload::postmark::{self, PostmarkConfig};
 use trimwise::workload::scene::Scene;
@@ -45,8 +45,8 @@ const DRIVES: [&str; 2] = ["sata-small", "nvme-generic"];
 /// Small enough that a run takes seconds.
 const CAPACITY: Bytes = Bytes::gib(4);
 
-/// After ageing, in percent.
-const UTILIZATIONS: [u8; 3] = [50, 80, 92];
+/// After ageing.
+const UTILIZATIONS: [Utilization; 3] = Utilization::all([50, 80, 92]);
 
 /// The machine's memory. The workloads use little of it, so that the order in which pages are dropped does not matter.
 const MEMORY: Bytes = Bytes::mib(512);
@@ -97,7 +97,7 @@ const WORKLOADS: [Workload; 7] = [
 struct Case {
     linux: &'static str,
     drive: &'static str,
-    utilization_percent: u8,
+    utilization: Utilization,
     workload: Workload,
     /// The policy, in a form that is valid for both.
     policy: &'static str,
@@ -108,8 +108,8 @@ fn cases() -> Vec<Case> {
     for linux in KERNELS {
         for drive in DRIVES {
             for workload in WORKLOADS {
-                for utilization_percent in UTILIZATIONS {
-                    let case = |policy| Case { linux, drive, utilization_percent, workload, policy };
+                for utilization in UTILIZATIONS {
+                    let case = |policy| Case { linux, drive, utilization, workload, policy };
                     all.extend(POLICIES.map(case));
                 }
             }
@@ -151,7 +151,8 @@ impl Side {
 pub struct Row {
     pub linux: &'static str,
     pub drive: &'static str,
-    pub utilization_percent: u8,
+    #[serde(rename = "utilization_percent")]
+    pub utilization: Utilization,
     pub workload: &'static str,
     pub policy: &'static str,
     pub kernel: Vec<Side>,
@@ -160,8 +161,8 @@ pub struct Row {
 
 impl Row {
     fn new(case: Case, kernel: Vec<Side>, model: Vec<Side>) -> Self {
-        let Case { linux, drive, utilization_percent, workload, policy } = case;
-        Self { linux, drive, utilization_percent, workload: workload.name, policy, kernel, model }
+        let Case { linux, drive, utilization, workload, policy } = case;
+        Self { linux, drive, utilization, workload: workload.name, policy, kernel, model }
     }
 }
 
@@ -177,7 +178,7 @@ fn run_model(case: Case, rep: u32, seed: u64) -> Result<Side, CellError> {
         let volume = Volume::format(&queue, format).await?;
         let fs = volume.mount(host, case.policy().governor()).await;
         let sim = queue.sim();
-        ageing::age(&fs, case.utilization_percent.into(), draw).await?;
+        ageing::age(&fs, case.utilization, draw).await?;
         sim.sleep(SETTLING).await;
         sim.sleep(commit_phase(rep)).await;
 

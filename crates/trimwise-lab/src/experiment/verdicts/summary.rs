@@ -107,8 +107,8 @@ pub fn changes(rows: &[Row]) -> Vec<Change<'_>> {
     let off_of = |row: &Row| {
         rows.iter().find(|off| {
             off.policy == "off"
-                && (off.linux, off.drive, off.workload, off.utilization_percent)
-                    == (row.linux, row.drive, row.workload, row.utilization_percent)
+                && (off.linux, off.drive, off.workload, off.utilization)
+                    == (row.linux, row.drive, row.workload, row.utilization)
         })
     };
     let of_row = |row| {
@@ -149,6 +149,7 @@ pub fn figures(rows: &[Row]) -> Figures {
 mod tests {
     use super::super::Traffic;
     use super::*;
+    use trimwise::units::Utilization;
 
     fn row(policy: &'static str, kernel: &[u64], model: &[u64]) -> Row {
         let side = |&duration_ns: &u64| Side {
@@ -160,7 +161,7 @@ mod tests {
         Row {
             linux: "6.12",
             drive: "sata-small",
-            utilization_percent: 80,
+            utilization: Utilization::default(),
             workload: "mid",
             policy,
             kernel: kernel.iter().map(side).collect(),

@@ -23,7 +23,7 @@ fn shift(of: &Shift) -> String {
 
 fn of_drive(rows: &[Row], linux: &str, drive: &str) -> [Table; 2] {
     let is_of = |row: &&Row| row.linux == linux && row.drive == drive;
-    let name = |row: &Row| format!("{} {} %, {}", row.workload, row.utilization_percent, row.policy);
+    let name = |row: &Row| format!("{} {} %, {}", row.workload, row.utilization, row.policy);
     let verdict = |a: bool| if a { "" } else { "contradicts" }.to_owned();
     let changed = changes(rows).into_iter().filter(|change| is_of(&change.row));
     let changed = changed.map(|of| [name(of.row), shift(&of.kernel), shift(&of.model), verdict(of.agrees())]);

@@ -9,7 +9,7 @@ mod summary;
 mod tables;
 
 use serde::{Deserialize, Serialize};
-use trimwise::units::Bytes;
+use trimwise::units::{Bytes, Utilization};
 
 use super::result::ExperimentResult;
 use super::{Experiment, Host};
@@ -33,8 +33,8 @@ const DRIVES: [&str; 2] = ["sata-small", "nvme-generic"];
 /// Small enough that a run takes seconds.
 const CAPACITY: Bytes = Bytes::gib(4);
 
-/// After ageing, in percent.
-const UTILIZATIONS: [u8; 3] = [50, 80, 90];
+/// After ageing.
+const UTILIZATIONS: [Utilization; 3] = Utilization::all([50, 80, 90]);
 
 const MEMORY: Bytes = Bytes::mib(256);
 
@@ -153,7 +153,7 @@ impl Workload {
 struct Case {
     file_system: &'static str,
     drive: &'static str,
-    utilization_percent: u8,
+    utilization: Utilization,
     workload: Workload,
     way: Way,
 }
@@ -163,17 +163,17 @@ impl Case {
     /// quarter of an hour.
     fn is_sampled(&self) -> bool {
         let is_long = self.way == Way::Trimwised && self.workload.days.is_some_and(|(days, _)| days > 1);
-        self.drive == DRIVES[0] && self.utilization_percent == UTILIZATIONS[1] && !is_long
+        self.drive == DRIVES[0] && self.utilization == UTILIZATIONS[1] && !is_long
     }
 }
 
 fn cases() -> Vec<Case> {
     let mut all = Vec::new();
     for drive in DRIVES {
-        for utilization_percent in UTILIZATIONS {
+        for utilization in UTILIZATIONS {
             for file_system in FILE_SYSTEMS {
                 for workload in WORKLOADS {
-                    let case = |way| Case { file_system, drive, utilization_percent, workload, way };
+                    let case = |way| Case { file_system, drive, utilization, workload, way };
                     all.extend(workload.ways(file_system).map(case));
                 }
             }
@@ -229,7 +229,8 @@ impl Figures {
 pub struct Row {
     pub file_system: &'static str,
     pub drive: &'static str,
-    pub utilization_percent: u8,
+    #[serde(rename = "utilization_percent")]
+    pub utilization: Utilization,
     pub workload: &'static str,
     pub way: &'static str,
     pub runs: Vec<Figures>,
@@ -237,8 +238,8 @@ pub struct Row {
 
 impl Row {
     fn new(case: Case, runs: Vec<Figures>) -> Self {
-        let Case { file_system, drive, utilization_percent, workload, way } = case;
-        Self { file_system, drive, utilization_percent, workload: workload.name, way: way.name(), runs }
+        let Case { file_system, drive, utilization, workload, way } = case;
+        Self { file_system, drive, utilization, workload: workload.name, way: way.name(), runs }
     }
 }
 

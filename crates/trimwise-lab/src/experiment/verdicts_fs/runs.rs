@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use trimwise::compare::cell::{SETTLING, commit_phase};
-use trimwise::compare::result::{Cell, WorkloadFigures};
+use trimwise::compare::result::{Cell, Target, WorkloadFigures};
 use trimwise::profile::Profile;
 use trimwise::units::{Bytes, UNIT_BYTES};
 use trimwise::workload::days::Days;
@@ -57,7 +57,7 @@ pub(super) fn choice(
     let names_place = only.iter().any(|part| parts[1].contains(part) || parts[4].contains(part));
     let mut cases = super::cases();
     cases.retain(|case| {
-        let degree = format!("{}%", case.utilization_percent);
+        let degree = format!("{}%", case.utilization);
         let own = [case.file_system, case.drive, case.workload.name, case.way.name(), &degree];
         let is_asked = parts.iter().zip(own).all(|(names, own)| {
             let mut asked = only.iter().filter(|part| names.contains(part)).peekable();
@@ -69,7 +69,7 @@ pub(super) fn choice(
     if let Some(target) = target {
         if !target.options.is_empty() {
             let why = "each way of trimming sets its own mount options";
-            return Err(Mistake::of("on", format!("kernel:{target}")).because(why).expected("none").fail());
+            return Err(Mistake::of("on", Target::from(target)).because(why).expected("none").fail());
         }
         cases.retain(|case| case.file_system == target.file_system.name());
     }
@@ -92,8 +92,8 @@ pub(super) fn run(request: &Request) -> Result<ExperimentResult, Failure> {
     let choice = choice(&request.only, request.full, request.target.as_ref())?;
     let Request { reps, seed, .. } = *request;
     let is_alike = |a: &Case, b: &Case| {
-        (a.file_system, a.drive, a.utilization_percent, a.way.aged())
-            == (b.file_system, b.drive, b.utilization_percent, b.way.aged())
+        (a.file_system, a.drive, a.utilization, a.way.aged())
+            == (b.file_system, b.drive, b.utilization, b.way.aged())
     };
     let mut states: Vec<Vec<usize>> = Vec::new();
     for (i, case) in choice.cases.iter().enumerate() {
@@ -176,10 +176,10 @@ fn run_state(
 
 /// Adds the cell to a run's failure.
 fn named(case: &Case, way: Way, failure: Failure) -> Failure {
-    let Case { file_system, drive, utilization_percent, workload, .. } = case;
+    let Case { file_system, drive, utilization, workload, .. } = case;
     match failure {
         Failure::Run(why) => Failure::run(format!(
-            "{file_system} on {drive}, {utilization_percent} % full, {}, {}: {why}",
+            "{file_system} on {drive}, {utilization} % full, {}, {}: {why}",
             workload.name,
             way.name()
         )),
@@ -188,7 +188,7 @@ fn named(case: &Case, way: Way, failure: Failure) -> Failure {
 }
 
 fn mount(target: &KernelTarget, policy: KernelPolicy) -> Step {
-    Step::Mount { file_system: target.file_system, options: target.mount_options(policy) }
+    Step::Mount { file_system: target.file_system, options: policy.mount_options(target) }
 }
 
 /// Returns the steps that bring a file system and its drive into a state of long use under a policy: files are turned
@@ -201,16 +201,16 @@ fn age(
     device: &Profile,
     seed: u64,
 ) -> Result<Vec<Step>, Failure> {
-    let percent = case.utilization_percent;
-    let [age, settle] = ageing(percent, seed);
-    let in_use = CAPACITY.0 / 100 * u64::from(percent);
+    let utilization = case.utilization;
+    let [age, settle] = ageing(utilization, seed);
+    let in_use = CAPACITY.0 / 100 * utilization.percent();
     let bytes = device.config.physical_bytes().map_err(Failure::run)?.saturating_sub(in_use);
     Ok(vec![
         Step::Mkfs { file_system: target.file_system, options: Vec::new() },
         mount(target, policy),
         Step::WriteZeros,
         age,
-        Step::TurnOver { utilization_percent: percent.into(), bytes, seed },
+        Step::TurnOver { utilization, bytes, seed },
         settle,
         Step::Sync,
         Step::Sleep { ns: LONG_REST.as_nanos() },

@@ -49,7 +49,7 @@ impl Row {
 
 /// Returns the row of `off` in the same cell.
 pub fn off_of<'a>(rows: &'a [Row], row: &Row) -> Option<&'a Row> {
-    let cell = |row: &Row| (row.file_system, row.drive, row.utilization_percent, row.workload);
+    let cell = |row: &Row| (row.file_system, row.drive, row.utilization, row.workload);
     rows.iter().find(|off| off.way == "off" && cell(off) == cell(row))
 }
 
@@ -88,6 +88,7 @@ pub fn figures(rows: &[Row]) -> Named {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trimwise::units::Utilization;
 
     fn row(way: &'static str, runs: &[(u64, Option<u64>)], released_bytes: u64) -> Row {
         let run = |&(duration_ns, fsync_p99_ns)| Figures {
@@ -102,7 +103,7 @@ mod tests {
         Row {
             file_system: "xfs",
             drive: "sata-small",
-            utilization_percent: 80,
+            utilization: Utilization::default(),
             workload: "mail",
             way,
             runs: runs.iter().map(run).collect(),

@@ -12,7 +12,7 @@ pub fn all(rows: &[Row]) -> Vec<Table> {
         for workload in WORKLOADS {
             for percent in UTILIZATIONS {
                 let place = (drive, workload.name, percent);
-                let is_there = |row: &&Row| (row.drive, row.workload, row.utilization_percent) == place;
+                let is_there = |row: &&Row| (row.drive, row.workload, row.utilization) == place;
                 let own: Vec<&Row> = rows.iter().filter(is_there).collect();
                 if !own.is_empty() {
                     let title = format!("{} on {drive}, {percent} % full", workload.name);

@@ -2,7 +2,6 @@
 
 pub mod on_kernel;
 
-use trimwise::compare::result::Target;
 use trimwise::failure::Failure;
 use trimwise_study::advise::{Advice, expect_trim, in_model};
 use trimwise_study::caller::Caller;
@@ -15,15 +14,15 @@ use super::compare::{check, file_system, on_chosen};
 
 /// Gives advice on the kernel that the request's file system, or its check, needs.
 pub fn run(request: &CompareRequest, caller: &dyn Caller) -> Result<Advice, Failure> {
-    request.check.as_deref().map(check::parse).transpose()?;
+    check::target(request)?;
     let workload = Workload::of(request)?;
     let mut found = StandIn::of(request, &workload)?;
-    let Target::Kernel(target) = file_system::target(request, &workload, found.as_mut(), caller)? else {
+    let Some(target) = file_system::target(request, &workload, found.as_mut(), caller)? else {
         return in_model(request, found.as_ref(), caller, &check::run);
     };
     if let Some((_, device)) = request.devices.first().map(|name| input::device(name)).transpose()? {
         expect_trim(&device)?;
     }
-    let (chosen, target) = on_chosen(request, &target, found.as_ref())?;
+    let chosen = on_chosen(request, &target, found.as_ref());
     on_kernel::run(&chosen, &target, (workload, found), (caller, request))
 }

@@ -14,7 +14,7 @@ use trimwise::compare::result::Cell;
 use trimwise::compare::summary::Summary;
 use trimwise::failure::Failure;
 use trimwise::policy::{PolicyId, PolicySpec};
-use trimwise::units::SimDuration;
+use trimwise::units::{SimDuration, Utilization};
 use trimwise_uml::cell::{KernelPolicy, KernelTarget};
 
 use crate::requests::compare::on_kernel::{Asked, Plan, Runs};
@@ -43,7 +43,7 @@ struct Candidates {
 }
 
 impl Candidates {
-    fn of(target: &KernelTarget, runs: &Runs, used: u8, budget: Duration) -> Self {
+    fn of(target: &KernelTarget, runs: &Runs, used: Utilization, budget: Duration) -> Self {
         let mut policies = KernelPolicy::all_of(target);
         let space = match runs.days {
             Some(days) => Space::over_days(used, days.length()),
@@ -159,7 +159,7 @@ pub fn run(
     let image = guests::image(target)?;
     let of_kernel = (target, &image);
     let budget = Duration::from_secs(60 * u64::from(request.budget_min.unwrap_or(defaults::BUDGET_MIN)));
-    let used = request.utilization.unwrap_or(0);
+    let used = request.utilization()?.unwrap_or(Utilization::EMPTY);
     let off = [KernelPolicy::Off];
     let candidates = Candidates::of(target, &plan.runs(request, of_kernel, &off, plan.seed), used, budget);
     let first = plan.runs(request, of_kernel, &candidates.policies, plan.seed);

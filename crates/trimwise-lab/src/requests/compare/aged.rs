@@ -66,11 +66,12 @@ impl Drive {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trimwise::units::Utilization;
 
     #[test]
     fn cells_with_the_same_drive_follow_each_other_and_no_more_drives_are_kept_than_jobs() {
         let [a, b] = ["sata-small", "sata-generic"].map(|name| Profile::embedded(name).unwrap());
-        let aged = |seed| Some(vec![Step::Age { utilization_percent: 80, seed }]);
+        let aged = |seed| Some(vec![Step::Age { utilization: Utilization::default(), seed }]);
         // Three repetitions each of two policies that age alike and one that does not.
         let before: Vec<_> =
             [0, 1, 2, 0, 1, 2, 10, 11, 12].into_iter().map(|seed| (&a, aged(seed))).collect();

@@ -5,24 +5,23 @@ use trimwise::failure::{Failure, Mistake, set};
 use trimwise::policy::Trimmer;
 use trimwise::words;
 use trimwise_study::caller::{Caller, OnInterrupt};
-use trimwise_study::compare::check::{self, Check, LeftOut};
+use trimwise_study::compare::check::{Check, LeftOut};
 use trimwise_study::compare::on_model::{self, Plan};
 use trimwise_study::compare::{CompareRequest, Comparison, Grid, Ran, judge};
 use trimwise_uml::cell::{KernelPolicy, KernelTarget};
 use trimwise_uml::images::KernelImage;
-use trimwise_uml::job::FileSystem;
 
 use super::on_kernel::Runs;
 use crate::guests;
 use crate::requests::limits;
 
-/// Parses the target of a check.
-pub fn parse(text: &str) -> Result<KernelTarget, Failure> {
-    let target = text.strip_prefix("kernel:").and_then(|target| target.parse::<KernelTarget>().ok());
-    let Some(target) = target.filter(|target| target.file_system == FileSystem::Ext4) else {
-        return Err(check::refused(text));
-    };
-    target.check_for_policies().map_err(|why| Mistake::of("check", text).because(why).fail())?;
+/// Returns the kernel that checks the model, after rejecting mount options that policies set themselves.
+pub fn target(request: &CompareRequest) -> Result<Option<&KernelTarget>, Failure> {
+    let target = request.checking()?;
+    let of = |target| Mistake::of("check", Target::from(target));
+    target.map_or(Ok(()), |target| {
+        KernelPolicy::check_options(target).map_err(|why| of(target).because(why).fail())
+    })?;
     Ok(target)
 }
 
@@ -54,7 +53,7 @@ impl<'a> Planned<'a> {
         if checked.is_empty() {
             let expected =
                 words!["at least one ", set("policies", format!("of {}", KernelPolicy::forms(target)))];
-            let of = Mistake::of("check", format!("kernel:{target}"));
+            let of = Mistake::of("check", Target::from(target));
             return Err(of.because("this kernel has none of these policies").expected(expected).fail());
         }
         let image = guests::image(target).map_err(|failure| failure.to_string());
@@ -68,7 +67,7 @@ impl<'a> Planned<'a> {
             Err(reason) => (None, Some(reason)),
         };
         Ok(Check {
-            target: Target::Kernel(self.target.to_string()),
+            target: self.target.into(),
             kernel,
             cells,
             summary: Vec::new(),
@@ -82,9 +81,8 @@ impl<'a> Planned<'a> {
 
 /// Runs every cell in the model, and then the check.
 pub fn run(request: &CompareRequest, plan: Plan, caller: &dyn Caller) -> Result<Comparison, Failure> {
-    let Some(text) = request.check.as_deref() else { return on_model::run(request, plan, caller) };
-    let target = parse(text)?;
-    let check = Planned::of(&target, plan.policies.iter())?;
+    let Some(target) = target(request)? else { return on_model::run(request, plan, caller) };
+    let check = Planned::of(target, plan.policies.iter())?;
     let runs = check.image.as_ref().ok().map(|image| Runs {
         grid: Grid { devices: &plan.devices, policies: &check.policies, reps: request.reps },
         workload: &plan.workload,
@@ -92,7 +90,7 @@ pub fn run(request: &CompareRequest, plan: Plan, caller: &dyn Caller) -> Result<
         long_in_use: false,
         image,
         target: check.target,
-        utilization_percent: Some(plan.utilization_percent),
+        utilization: Some(plan.utilization),
         memory: plan.memory,
         seed: plan.seed,
         jobs: request.jobs,

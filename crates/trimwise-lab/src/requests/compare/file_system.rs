@@ -1,6 +1,5 @@
 //! Chooses the kernel that runs the requested file system: the built one closest to the host's.
 
-use trimwise::compare::result::Target;
 use trimwise::failure::{Failure, Mistake, Words, key, set};
 use trimwise::policy::LinuxVersion;
 use trimwise::words;
@@ -16,18 +15,18 @@ use trimwise_uml::job::FileSystem;
 
 use super::on_kernel;
 
-/// Chooses where a request runs. Records in `found` which file system answers, and notes to the caller if the model's
-/// ext4 stands in for another one. Fails if the file system of `--fs` cannot answer.
+/// Chooses the kernel that a request runs on; `None` for the model. Records in `found` which file system answers, and
+/// notes to the caller if the model's ext4 stands in for another one. Fails if the file system of `--fs` cannot answer.
 pub(crate) fn target(
     request: &CompareRequest,
     workload: &Workload,
     found: Option<&mut StandIn>,
     caller: &dyn Caller,
-) -> Result<Target, Failure> {
+) -> Result<Option<KernelTarget>, Failure> {
     let (file_system, of_host) = asked(request, found.as_deref());
     let of = Mistake::of("fs", file_system.name());
     if file_system == FileSystem::Ext4 {
-        return Ok(Target::Model);
+        return Ok(None);
     }
     if let Some(found) = found.as_ref().filter(|_| of_host != Some(file_system)) {
         let own = of_host.filter(|fs| *fs != FileSystem::Ext4);
@@ -62,7 +61,7 @@ pub(crate) fn target(
                     let (name, kernel) = (title(file_system), &target.kernel);
                     found.answered_by(format!("The file system is {name} itself, that of Linux {kernel}."));
                 }
-                return Ok(Target::Kernel(target.to_string()));
+                return Ok(Some(target));
             };
             // The alternatives accepted by that kernel are of no use to users who did not choose it.
             (words![Mistake { accepted: None, ..what }.to_string()], String::new())
@@ -70,7 +69,7 @@ pub(crate) fn target(
     };
     if let Some(found) = found.filter(|_| request.fs.is_none()) {
         answer_by_model(file_system, (&reason.to_string(), &remedy), (found, caller));
-        return Ok(Target::Model);
+        return Ok(None);
     }
     let differs = differs(file_system);
     let rest = format!(") shows what TRIM is worth to this drive and work, not what {differs}{remedy}");

@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::guests::{self, Bounds, RealKernel};
-use trimwise::compare::result::{Cell, DriveFacts, Target};
+use trimwise::compare::result::{Cell, DriveFacts};
 use trimwise::failure::{Failure, Mistake, Mistakes, set};
 use trimwise::fs::layout::FormatOptions;
-use trimwise::policy::Trimmer;
+use trimwise::policy::{PolicyId, Trimmer};
 use trimwise::profile::Profile;
-use trimwise::units::Bytes;
+use trimwise::units::{Bytes, Utilization};
 use trimwise::words;
 use trimwise::workload::days::Days;
 use trimwise_linux::kept;
@@ -34,6 +34,7 @@ use trimwise_study::compare::room::Room;
 use trimwise_study::compare::workload::Workload;
 use trimwise_study::compare::{CompareRequest, Comparison, Grid, Ran, Settings, finish, no_fill, or};
 use trimwise_study::defaults;
+use trimwise_study::given::Given;
 use trimwise_study::input::{self, distinct, named};
 
 /// Fraction of a drive's bytes that take memory when data are zeros: metadata and short writes, with a margin.
@@ -46,6 +47,7 @@ pub struct Plan {
     pub policies: Vec<KernelPolicy>,
     pub(crate) workload: Workload,
     pub(crate) days: Option<Days>,
+    utilization: Option<Utilization>,
     pub(crate) memory: Bytes,
     pub(crate) seed: u64,
     pub(crate) here: Option<Here>,
@@ -60,16 +62,20 @@ pub(super) fn refusals(request: &CompareRequest, workload: &Workload, target: &K
         _ => Vec::new(),
     };
     let days = days(request, workload);
-    let policies = request.policies.iter().filter_map(|text| policy(text, target).err());
-    let daemon = request.policies.iter().filter(|text| Trimmer::is_daemon(text)).map(|text| needs_days(text));
+    let policies = request.policies.iter().filter_map(|asked| policy(asked, target).err());
+    let daemon = request.policies.iter().map(ToString::to_string).filter(|text| Trimmer::is_daemon(text));
+    let daemon = daemon.map(|text| needs_days(&text));
     let daemon = daemon.filter(|_| matches!(days, Ok(None)));
     let of_workload = [to_guest(workload).err(), days.as_ref().err().cloned()];
     policies.chain(daemon).chain(of_workload.into_iter().flatten()).flat_map(of_usage).collect()
 }
 
-/// Parses a policy for a kernel.
-pub(crate) fn policy(text: &str, target: &KernelTarget) -> Result<(String, KernelPolicy), Failure> {
-    let policy = KernelPolicy::parse(&input::usual_name(text), target)
+/// Returns what a policy is on this kernel, and its name in tables.
+pub(crate) fn policy(
+    asked: &Given<PolicyId>,
+    target: &KernelTarget,
+) -> Result<(String, KernelPolicy), Failure> {
+    let policy = KernelPolicy::of_asked(&input::usual_name(&asked.to_string()), asked.value(), target)
         .map_err(|mistake| Mistake { asked: Mistake::on("policies").asked, ..mistake }.fail())?;
     Ok((policy.to_string(), policy))
 }
@@ -89,7 +95,7 @@ impl Plan {
         (workload, found): (Workload, Option<StandIn>),
     ) -> Result<Self, Failure> {
         let mut wrong = Mistakes::default();
-        let options = target.check_for_policies();
+        let options = KernelPolicy::check_options(target);
         wrong.keep(options.map_err(|why| Mistake::of("target", &request.target).because(why).fail()))?;
         if request.linux.is_some() {
             let target = set("target", &request.target);
@@ -104,17 +110,17 @@ impl Plan {
         let days = days(request, &workload)?;
         let mut policy_arguments = request.policies.clone();
         if policy_arguments.is_empty() {
-            policy_arguments = match &found {
-                Some(found) => {
-                    found.policies(days.is_some(), Some(&|text| KernelPolicy::parse(text, target).is_ok()))
-                }
-                None => KernelPolicy::all_of(target).iter().map(ToString::to_string).collect(),
+            let has = |policy: &PolicyId| KernelPolicy::of_id(policy, target).is_some();
+            let usual = match &found {
+                Some(found) => found.policies(days.is_some(), Some(&has)),
+                None => KernelPolicy::all_of(target).into_iter().map(KernelPolicy::id).collect(),
             };
+            policy_arguments = usual.into_iter().map(Given::of).collect();
             if days.is_some() && found.is_none() {
-                policy_arguments.extend(["batch:1d", "batch:1w"].map(str::to_owned));
+                policy_arguments.extend(["batch:1d", "batch:1w"].map(Given::from));
             }
         }
-        let policies = distinct(&policy_arguments, "policies", |text| policy(text, target))?;
+        let policies = distinct(&policy_arguments, "policies", |asked| policy(asked, target))?;
         if policies.iter().any(|policy| policy.is_daemon()) {
             guests::trimwised()?;
         }
@@ -122,10 +128,11 @@ impl Plan {
             Some(found) => vec![found.device.clone()],
             None => or(&request.devices, [defaults::DEVICE]),
         };
-        let mut devices = named(&device_arguments, "devices", input::device)?;
+        let mut devices = named(&device_arguments, "devices", |name| input::device(name))?;
         let here =
             found.as_ref().map(|found| found.stand_in(&mut devices[0], days.is_some(), true)).transpose()?;
         let workload = found.as_ref().map_or_else(|| workload.clone(), |found| workload.scaled(&found.scale));
+        let utilization = request.utilization()?;
         let of_host = found.as_ref().and_then(|found| found.memory_mib);
         let memory_mib = request.memory.or(of_host).unwrap_or(defaults::MEMORY_MIB);
         let seed = request.seed.unwrap_or(defaults::SEED);
@@ -134,8 +141,8 @@ impl Plan {
                 device_arguments.iter().for_each(|d| command.option("--device", d));
             }
             policy_arguments.iter().for_each(|p| command.option("--policy", p));
-            if let Some(percent) = request.utilization {
-                command.option("--utilization", percent);
+            if let Some(utilization) = utilization {
+                command.option("--utilization", utilization);
             }
             command.option("--memory", memory_mib);
             if let Some(days) = &days {
@@ -147,15 +154,15 @@ impl Plan {
         });
         let memory = Bytes::mib(memory_mib);
         let settings = Settings {
-            target: Target::Kernel(target.to_string()),
+            target: target.into(),
             file_system: Some(target.file_system.name().into()),
-            utilization_percent: request.utilization,
+            utilization,
             host_memory_bytes: Some(memory.0),
             days: days.as_ref().map(Days::days),
             day: days.as_ref().map(|days| days.shape().to_string()),
             ..settings
         };
-        Ok(Self { devices, policies, workload, days, memory, seed, here, settings })
+        Ok(Self { devices, policies, workload, days, utilization, memory, seed, here, settings })
     }
 
     /// Returns the runs of these policies on a kernel.
@@ -173,7 +180,7 @@ impl Plan {
             long_in_use: self.here.is_some(),
             image,
             target,
-            utilization_percent: request.utilization,
+            utilization: self.utilization,
             memory: self.memory,
             seed,
             jobs: request.jobs,
@@ -210,7 +217,7 @@ pub(crate) struct Runs<'a> {
     pub long_in_use: bool,
     pub image: &'a KernelImage,
     pub target: &'a KernelTarget,
-    pub utilization_percent: Option<u8>,
+    pub utilization: Option<Utilization>,
     pub memory: Bytes,
     pub seed: u64,
     pub jobs: Option<u16>,
@@ -238,7 +245,7 @@ impl Runs<'_> {
             // For other file systems, the room is unknown.
             if self.target.file_system == FileSystem::Ext4
                 && let Ok(room) =
-                    Room::of(device, FormatOptions::TODAY, self.utilization_percent.unwrap_or(0))
+                    Room::of(device, FormatOptions::TODAY, self.utilization.unwrap_or(Utilization::EMPTY))
             {
                 self.workload.check(&room, device)?;
             }
@@ -336,7 +343,7 @@ impl Runs<'_> {
         self.grid.jobs(self.jobs, |device| {
             let guest = match cell::writes_zeros(device, self.target) {
                 true => Bytes(self.memory.0.saturating_add(device.config.capacity_bytes / ZEROS_SHARE)),
-                false => guests::memory_of_guest(self.memory, device, self.utilization_percent),
+                false => guests::memory_of_guest(self.memory, device, self.utilization),
             };
             // A cell starts with a copy of its drive.
             let kept = if self.shares() {
@@ -363,8 +370,8 @@ impl Runs<'_> {
     }
 
     fn cell<'b>(&'b self, (device, policy, rep): Asked<'b>, workload: &'b KernelWorkload) -> KernelCell<'b> {
-        let Self { target, utilization_percent, long_in_use, days, seed, .. } = *self;
-        KernelCell { device, target, policy, workload, utilization_percent, long_in_use, days, rep, seed }
+        let Self { target, utilization, long_in_use, days, seed, .. } = *self;
+        KernelCell { device, target, policy, workload, utilization, long_in_use, days, rep, seed }
     }
 
     /// Finds cells that start with the same drive.
@@ -399,7 +406,7 @@ impl Runs<'_> {
 
     /// Returns whether runs that age alike start with the same drive.
     fn shares(&self) -> bool {
-        cell::is_aged_before(self.days, self.utilization_percent)
+        cell::is_aged_before(self.days, self.utilization)
     }
 
     /// Estimates how long a run that ages its own drive takes here, from measurements on two cores of 2023: booting,
@@ -415,7 +422,7 @@ impl Runs<'_> {
     fn expected_ageing(&self) -> Duration {
         let capacity = self.grid.devices.iter().map(|(_, device)| device.config.capacity_bytes).max();
         let gib = capacity.unwrap_or_default() as f64 / Bytes::gib(1).0 as f64;
-        let times_written = match (self.utilization_percent, self.long_in_use) {
+        let times_written = match (self.utilization, self.long_in_use) {
             (None, _) => 0.0,
             (Some(_), false) => 1.0,
             (Some(_), true) => 2.0,
@@ -434,7 +441,7 @@ impl Runs<'_> {
         let policies = self.grid.policies;
         let all: Duration = policies.iter().map(|policy| self.expected(*policy)).sum();
         let options: BTreeSet<String> =
-            policies.iter().map(|policy| self.target.mount_options(*policy)).collect();
+            policies.iter().map(|policy| policy.mount_options(self.target)).collect();
         let shared = if self.shares() { policies.len() - options.len() } else { 0 };
         all.saturating_sub(self.expected_ageing() * shared as u32) / policies.len().max(1) as u32
     }

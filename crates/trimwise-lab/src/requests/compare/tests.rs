@@ -8,12 +8,16 @@ use trimwise_uml::images::KernelImage;
 
 use super::*;
 use crate::guests;
+use trimwise::compare::result::Target;
 
 #[test]
 fn a_kernel_gives_the_policies_of_its_file_system() {
     let target: KernelTarget = "6.1:btrfs:noatime".parse().unwrap();
-    let request =
-        CompareRequest { target: Target::Kernel(target.to_string()), reps: 2, ..CompareRequest::default() };
+    let request = CompareRequest {
+        target: Given::of(RunOn::Kernel(target.clone())),
+        reps: 2,
+        ..CompareRequest::default()
+    };
     let plan = on_kernel::Plan::of(&request, &target).unwrap();
     let policies: Vec<String> = plan.policies.iter().map(ToString::to_string).collect();
     assert_eq!(policies, ["off", "commit", "async"]);

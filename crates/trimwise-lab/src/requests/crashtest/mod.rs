@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 use crate::crash::{CUTS_PER_RUN, CrashReport, CrashTest};
 use serde::{Deserialize, Serialize};
 use trimwise::failure::{Failure, Mistake, Mistakes};
-use trimwise::policy::{PolicySpec, Trimmer};
+use trimwise::policy::{PolicyId, PolicySpec, Trimmer};
 use trimwise::units::Bytes;
 use trimwise_linux::pool;
 
@@ -16,6 +16,7 @@ use trimwise_study::caller::{Caller, OnInterrupt};
 use trimwise_study::check::{JOBS, at_most_one, within};
 use trimwise_study::command_text::CommandText;
 use trimwise_study::defaults;
+use trimwise_study::given::Given;
 use trimwise_study::input::{self, named};
 
 /// Memory that one run takes on this computer: a device of 40 MiB and some thousand events.
@@ -33,7 +34,7 @@ pub const CUT: RangeInclusive<u64> = 0..=9_999_999;
 pub struct CrashtestRequest {
     /// The policies; empty means one of every kind.
     #[serde(default)]
-    pub policies: Vec<String>,
+    pub policies: Vec<Given<PolicyId>>,
     /// Cuts for each policy; `None` means the default.
     pub cuts: Option<u64>,
     /// The only run to make, counted from 0, with all of its cuts. Cannot be combined with `cuts`.
@@ -100,7 +101,7 @@ pub fn run(request: &CrashtestRequest, caller: &dyn Caller) -> Result<CrashTests
 
 /// A request, checked and ready to run.
 struct Plan {
-    given: Vec<String>,
+    given: Vec<Given<PolicyId>>,
     policies: Vec<(String, Trimmer)>,
     cuts: u64,
     /// The numbers of the runs of each policy.
@@ -117,8 +118,8 @@ impl Plan {
         ])?;
         let mut given = request.policies.clone();
         if given.is_empty() {
-            given.extend(PolicySpec::examples().iter().map(ToString::to_string));
-            given.push(Trimmer::DM_TRIM.to_string());
+            let all = PolicySpec::examples().into_iter().map(Trimmer::Kernel).chain([Trimmer::DM_TRIM]);
+            given.extend(all.map(|policy| Given::of(policy.into())));
         }
         let policies = named(&given, "policies", input::trimmer)?;
         if let Some((name, _)) = policies.iter().find(|(_, policy)| policy.is_hosted()) {
@@ -207,7 +208,7 @@ mod tests {
     }
 
     fn of(policies: &[&str], cuts: Option<u64>, run: Option<u64>, seed: u64) -> CrashTests {
-        let policies = policies.iter().map(ToString::to_string).collect();
+        let policies = policies.iter().map(|policy| (*policy).into()).collect();
         let request = CrashtestRequest { policies, cuts, run, seed, jobs: None };
         let plan = Plan::of(&request).unwrap();
         let reports = plan.runs().into_iter().map(|(policy, run)| invented(policy, plan.cuts, run));

@@ -2,7 +2,6 @@
 //!
 //! However the run ends, the report has the output that the program printed until then.
 
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Instant;
@@ -16,12 +15,13 @@ use trimwise::compare::result::DeviceFigures;
 use trimwise::failure::{Failure, Mistake, Mistakes};
 use trimwise::profile::Profile;
 use trimwise::trace::{Header, TraceDevice};
-use trimwise::units::Bytes;
+use trimwise::units::{Bytes, Utilization};
+use trimwise_linux::kernel_name::KernelNameError;
 use trimwise_linux::sparse_store::SparseStore;
 use trimwise_uml::cell::{KernelTarget, ageing, disk_over, new_disk, settling};
 use trimwise_uml::channel::{Says, Stream};
 use trimwise_uml::disk::{Disk, Image, Mark, TraceEntry};
-use trimwise_uml::images::{KernelError, KernelImage, KernelName};
+use trimwise_uml::images::{KernelImage, KernelName};
 use trimwise_uml::job::{
     BootOptions, FileSystem, Job, JobError, JobReport, MOUNT_POINT, Outcome, ProgramEnd, SECOND_NODE, Said,
     Step,
@@ -30,14 +30,12 @@ use trimwise_uml::job::{
 use super::trace::DriveTrace;
 use trimwise_study::caller::{Caller, OnInterrupt};
 use trimwise_study::check::{at_most_one, within};
+use trimwise_study::given::Given;
 use trimwise_study::guest_limits::GuestLimits;
 use trimwise_study::{as_text, defaults, input, programs};
 
 /// Stands for the file system in the target of a run without one.
 pub const NO_FILE_SYSTEM: &str = "none";
-
-/// Accepted percentages for the use of an aged file system.
-pub const AGED_PERCENT: RangeInclusive<u8> = 0..=100;
 
 /// A request to run a program on a kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,7 +47,7 @@ pub struct KernelRunRequest {
     /// The drive's profile, a name or a file; `None` means the default.
     pub device: Option<String>,
     /// How full the file system is after ageing, in percent; `None` means a new one.
-    pub aged_percent: Option<u8>,
+    pub aged_percent: Option<Given<Utilization>>,
     /// An image of a file system to use a copy of, instead of a new file system. Cannot be combined with
     /// `aged_percent`.
     pub image: Option<PathBuf>,
@@ -85,8 +83,8 @@ pub struct RunReport {
     /// Words added to the kernel's command line.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub boot: Vec<String>,
-    /// How full the file system was after ageing, in percent; `None` if it was new.
-    pub aged_percent: Option<u8>,
+    /// How full the file system was after ageing; `None` if it was new.
+    pub aged_percent: Option<Utilization>,
     /// The image used instead of a new file system.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<Image>,
@@ -175,7 +173,7 @@ impl FromStr for RunTarget {
                 "'{text}': without a file system there are no mount options; expected {kernel}:{NO_FILE_SYSTEM}"
             ));
         }
-        let kernel = kernel.parse().map_err(|e: KernelError| e.to_string())?;
+        let kernel = kernel.parse().map_err(|e: KernelNameError| e.to_string())?;
         Ok(Self { kernel, file_system: None, options: String::new() })
     }
 }
@@ -199,6 +197,7 @@ impl RunTarget {
 /// A request whose parts have all been found.
 pub struct Plan<'a> {
     request: &'a KernelRunRequest,
+    aged: Option<Utilization>,
     target: RunTarget,
     kernel: KernelImage,
     command: Vec<String>,
@@ -224,11 +223,12 @@ impl<'a> Plan<'a> {
             true => Err(Mistake::that("no program").expected("one and its arguments").fail()),
             false => Ok(()),
         };
-        let aged = [("aged_percent", request.aged_percent.is_some()), ("image", request.image.is_some())];
+        let aged = request.aged_percent.as_ref().map(|given| given.get("aged_percent").copied()).transpose();
+        let filled = [("aged_percent", request.aged_percent.is_some()), ("image", request.image.is_some())];
         Mistakes::of([
-            within("aged_percent", request.aged_percent, &AGED_PERCENT),
+            aged.as_ref().map(drop).map_err(Clone::clone),
             within("memory_mib", request.memory_mib, &defaults::MEMORIES_MIB),
-            at_most_one(&aged),
+            at_most_one(&filled),
             command,
         ])?;
         let target = request.target.parse::<RunTarget>().map_err(|e| Mistake::that(e).fail())?;
@@ -246,12 +246,12 @@ impl<'a> Plan<'a> {
                 .map_err(|why| Mistake::of("image", path.display()).because(why).fail())
         };
         let image = request.image.as_ref().map(read).transpose()?;
-        Ok(Self { request, target, kernel, command, device, second, image })
+        Ok(Self { request, aged: aged?, target, kernel, command, device, second, image })
     }
 
     /// Runs the program. Fails only if nothing was run; a run or a program that fails is part of the result.
     pub fn run(self, input: Said, caller: &dyn Caller, watch: Watch<'_>) -> Result<KernelRun, Failure> {
-        let Self { request, target, kernel: kernel_image, command, device, second, image } = self;
+        let Self { request, aged, target, kernel: kernel_image, command, device, second, image } = self;
         let (image, store) = image.unzip();
         let memory = Bytes::mib(request.memory_mib.unwrap_or(defaults::MEMORY_MIB));
         let stop = caller.stop(OnInterrupt::Stop)?;
@@ -266,7 +266,7 @@ impl<'a> Plan<'a> {
             steps.push(Step::Mount { file_system, options: target.options.clone() });
         }
         steps.extend(image.is_some().then(settling));
-        steps.extend(request.aged_percent.into_iter().flat_map(|percent| ageing(percent, request.seed)));
+        steps.extend(aged.into_iter().flat_map(|utilization| ageing(utilization, request.seed)));
         steps.push(Step::TrustRandomness);
         let at = steps.len();
         steps.push(Step::Program { command: command.clone(), input });
@@ -307,7 +307,7 @@ impl<'a> Plan<'a> {
             device: device.name.clone(),
             memory_bytes: memory.0,
             boot: boot.words().map(str::to_owned).collect(),
-            aged_percent: request.aged_percent,
+            aged_percent: aged,
             image,
             command,
             program: said,

@@ -21,6 +21,7 @@ use trimwise::compare::result::{Cell, Measure};
 use trimwise::compare::standings::{self, Standing};
 use trimwise::failure::{Failure, Mistake, Mistakes, argument, key};
 use trimwise::policy::PolicyId;
+use trimwise::units::Utilization;
 use trimwise::words;
 
 use entrants::Entrant;
@@ -126,7 +127,8 @@ pub struct Case {
     pub device: String,
     pub workload: String,
     /// How full the file system is before the run.
-    pub utilization_percent: u8,
+    #[serde(rename = "utilization_percent")]
+    pub utilization: Utilization,
     /// The measure that policies are judged by.
     pub measure: Measure,
     /// The reference's time: the geometric mean over seeds and repetitions.
@@ -410,7 +412,7 @@ impl Tournament {
                 Case {
                     device: place.device.0.to_owned(),
                     workload: place.workload.to_owned(),
-                    utilization_percent: place.utilization_percent,
+                    utilization: place.utilization,
                     measure: runs[0].measure(),
                     reference_s: mean(&mut runs.iter().map(|run| cost(run).0 / 1e9)),
                     times: rows.iter().map(|(_, result)| result.costs[case].0).collect(),

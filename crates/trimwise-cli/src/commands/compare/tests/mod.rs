@@ -88,13 +88,13 @@ fn all(devices: &[&str], policies: &[&str], reps: u32, of: impl Fn(&str, &str, u
 /// Plans a comparison in the model and fills it with invented cells.
 fn made(line: &str) -> Comparison {
     let arguments = arguments(line);
-    let plan = on_model::Plan::of(&arguments.request().unwrap()).unwrap();
+    let plan = on_model::Plan::of(&arguments.request()).unwrap();
     let devices: Vec<&str> = plan.devices.iter().map(|(name, _)| name.as_str()).collect();
     let policies: Vec<String> = plan.policies.iter().map(ToString::to_string).collect();
     let policies: Vec<&str> = policies.iter().map(String::as_str).collect();
     let cells =
         all(&devices, &policies, arguments.reps, |device, policy, rep| modelled(device, policy, rep, false));
-    finish(&arguments.request().unwrap(), plan.settings, None, (cells, None)).unwrap()
+    finish(&arguments.request(), plan.settings, None, (cells, None)).unwrap()
 }
 
 fn json_of(comparison: &Comparison) -> Value {
@@ -313,7 +313,7 @@ fn days_refuse_what_is_not_spread_over_them() {
             "{line}: {failure:?}"
         );
     }
-    let plan = on_model::Plan::of(&arguments("--days 7 --day office").request().unwrap()).unwrap();
+    let plan = on_model::Plan::of(&arguments("--days 7 --day office").request()).unwrap();
     let names: Vec<String> = plan.policies.iter().map(ToString::to_string).collect();
     assert_eq!(names, ["off", "commit", "batch:1d", "batch:1w", "judicious", "trimwised", "ideal"]);
     assert!(plan.settings.command.contains("--policy trimwised"), "{}", plan.settings.command);
@@ -332,8 +332,8 @@ fn regression_what_is_finished_is_shown_and_saved_when_a_run_fails() {
     let finished = |policies: &[&str]| {
         let cells =
             all(&["sata-small"], policies, 2, |device, policy, rep| modelled(device, policy, rep, false));
-        let settings = on_model::Plan::of(&arguments.request().unwrap()).unwrap().settings;
-        finish(&arguments.request().unwrap(), settings, None, (cells, Some(full.clone())))
+        let settings = on_model::Plan::of(&arguments.request()).unwrap().settings;
+        finish(&arguments.request(), settings, None, (cells, Some(full.clone())))
     };
     let ended = deliver(&arguments, &destinations, finished(&["off", "commit"]).unwrap());
     assert_eq!(ended, Err(full.clone()));
@@ -363,7 +363,7 @@ fn cells_come_by_device_then_policy_then_repetition_for_any_number_of_jobs() {
         format!("--workload {workload} --device {b} {a} --utilization 10 --reps 2 {options}")
     };
     let cells = |options: &str| {
-        let request = arguments(&line(options)).request().unwrap();
+        let request = arguments(&line(options)).request();
         let comparison = compare::run(&request, &Silent::default(), &Beside).unwrap();
         assert_eq!(comparison.ended_by, None);
         json_of(&comparison)["cells"].clone()
@@ -375,7 +375,7 @@ fn cells_come_by_device_then_policy_then_repetition_for_any_number_of_jobs() {
     assert_eq!(one, cells("--policy off commit --jobs 7"));
     assert_ne!(one, cells("--policy off commit --jobs 7 --seed 2"));
 
-    let request = arguments(&line("")).request().unwrap();
+    let request = arguments(&line("")).request();
     let stopped = compare::run(&request, &Stopping(OnInterrupt::StopAndShow), &Beside);
     assert!(matches!(stopped, Err(Failure::Interrupted)), "{stopped:?}");
 }
@@ -397,7 +397,7 @@ fn a_real_directory_gives_one_column_called_by_its_mount() {
     let dir = tempfile::tempdir().unwrap();
     let target = format!("dir:{}", dir.path().display());
     let arguments = arguments(&format!("--workload append:64KiB:1MiB --target {target} --reps 2"));
-    let json = json_of(&compare::run(&arguments.request().unwrap(), &Silent::default(), &Beside).unwrap());
+    let json = json_of(&compare::run(&arguments.request(), &Silent::default(), &Beside).unwrap());
     let mount = &json["settings"]["mount"];
     assert_eq!(
         (&json["cells"][1]["policy"], &json["cells"][1]["target"]),
@@ -546,10 +546,7 @@ fn what_a_device_cannot_do_is_refused_before_any_run() {
     let refused = |line: &str| run(&arguments(line), &Unreached).unwrap_err().to_string();
     let failure = refused("--device vendor1 vertex-60gb@1.3 --policy off commit");
     assert!(failure.starts_with("--policy commit: vertex-60gb@1.3 does not support TRIM"), "{failure}");
-    assert!(
-        on_model::Plan::of(&arguments("--device vertex-60gb@1.3 --policy off ideal").request().unwrap())
-            .is_ok()
-    );
+    assert!(on_model::Plan::of(&arguments("--device vertex-60gb@1.3 --policy off ideal").request()).is_ok());
     let failure = refused("--utilization 99");
     assert!(failure.starts_with("--workload default on sata-small: its files need "), "{failure}");
 }

@@ -5,6 +5,7 @@ use trimwise::compare::result::{AppendFigures, Cell, RemovalTrims, WorkloadFigur
 use trimwise::compare::summary::Summary;
 use trimwise::compare::verdict::verdict;
 use trimwise::fs::host::DiscardGeneration;
+use trimwise::units::Utilization;
 use trimwise::workload::stage::Done;
 
 use super::cells::{cell, cells, mounted};
@@ -23,7 +24,7 @@ pub fn comparison(mut cells: Vec<Cell>) -> Comparison {
             workload: "mail.pmrc".into(),
             target: cells[0].target.clone(),
             file_system: in_model.then(|| "ext4".into()),
-            utilization_percent: in_model.then_some(80),
+            utilization: in_model.then(Utilization::default),
             linux: in_model.then(|| Linux {
                 version: "6.1".into(),
                 stands_for: DiscardGeneration::WorkerRunningOn.kernels().into(),

@@ -3,7 +3,36 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::{KernelError, check};
+use thiserror::Error;
+use trimwise::failure::Mistake;
+
+/// Versions that can be built by their number alone, oldest first.
+pub const PACKAGED: [&str; 4] = ["5.10", "6.1", "6.12", "7.3"];
+
+/// A text that names no kernel.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum KernelNameError {
+    #[error("kernel version '{version}': expected numbers such as {}, 6.6 or 6.6.30", PACKAGED.join(", "))]
+    NoVersion { version: String },
+    #[error("{}", unknown_variant(variant))]
+    UnknownVariant { variant: String },
+    #[error("patch set '{set}': {what}")]
+    SetName { set: String, what: String },
+}
+
+impl KernelNameError {
+    /// Returns what is wrong with the request.
+    pub fn mistake(&self) -> Mistake {
+        match self {
+            Self::UnknownVariant { variant } => unknown_variant(variant),
+            other => Mistake::that(other.to_string()),
+        }
+    }
+}
+
+fn unknown_variant(variant: &str) -> Mistake {
+    Mistake::of("variant", variant).because("there is no such variant").expected(variants())
+}
 
 /// A configuration fragment, merged over the configuration that all kernels have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,20 +40,11 @@ pub struct Variant {
     /// As in `--variant` and at the end of a kernel's name.
     pub name: &'static str,
     pub about: &'static str,
-    pub(super) configuration: &'static str,
 }
 
 pub const VARIANTS: [Variant; 2] = [
-    Variant {
-        name: "kasan",
-        about: "KASAN, UBSAN, lockdep, and the checks of ext4 and JBD2",
-        configuration: include_str!("../kasan.config"),
-    },
-    Variant {
-        name: "dm",
-        about: "the device mapper: linear, striped, crypt, snapshots and thin volumes",
-        configuration: include_str!("../dm.config"),
-    },
+    Variant { name: "kasan", about: "KASAN, UBSAN, lockdep, and the checks of ext4 and JBD2" },
+    Variant { name: "dm", about: "the device mapper: linear, striped, crypt, snapshots and thin volumes" },
 ];
 
 /// Maximum length of a patch set's name, in bytes; names become part of file names and of `uname -r`.
@@ -44,20 +64,20 @@ pub struct KernelName {
 
 impl KernelName {
     /// Combines a version, patch sets and a variant.
-    pub fn new(version: &str, patches: Vec<String>, variant: Option<&str>) -> Result<Self, KernelError> {
-        check(version)?;
+    pub fn new(version: &str, patches: Vec<String>, variant: Option<&str>) -> Result<Self, KernelNameError> {
+        check_version(version)?;
         for (i, set) in patches.iter().enumerate() {
             check_set(set)?;
             if patches[..i].contains(set) {
                 let what = "appears twice; expected each patch set once";
-                return Err(KernelError::SetName { set: set.clone(), what: what.to_owned() });
+                return Err(KernelNameError::SetName { set: set.clone(), what: what.to_owned() });
             }
         }
         let variant = variant.map(parse_variant).transpose()?;
         let name = Self { version: version.to_owned(), patches, variant };
         let added = name.added();
         if added.len() > ADDED_BYTES_MAX {
-            return Err(KernelError::SetName {
+            return Err(KernelNameError::SetName {
                 set: added,
                 what: format!("is longer than {ADDED_BYTES_MAX} bytes; expected shorter names of patch sets"),
             });
@@ -69,11 +89,11 @@ impl KernelName {
         &self.version
     }
 
-    pub(crate) fn patches(&self) -> &[String] {
+    pub fn patches(&self) -> &[String] {
         &self.patches
     }
 
-    pub(crate) fn variant(&self) -> Option<Variant> {
+    pub fn variant(&self) -> Option<Variant> {
         self.variant
     }
 
@@ -82,7 +102,7 @@ impl KernelName {
         self.patches.is_empty() && self.variant.is_none()
     }
 
-    pub(super) fn is_since(&self, version: [u32; 2]) -> bool {
+    pub fn is_since(&self, version: [u32; 2]) -> bool {
         self.sort_key().0.as_slice() >= version.as_slice()
     }
 
@@ -92,13 +112,13 @@ impl KernelName {
     }
 
     /// Returns the additions to the version: `+ext4-trim+kasan`; empty if the kernel is plain.
-    pub(super) fn added(&self) -> String {
+    pub fn added(&self) -> String {
         let variant = self.variant.iter().map(|variant| variant.name);
         self.patches.iter().map(String::as_str).chain(variant).map(|part| format!("+{part}")).collect()
     }
 
     /// Returns the command that builds the kernel, with these folders as patch sets.
-    pub(super) fn command(&self, folders: &[String]) -> String {
+    pub fn command(&self, folders: &[String]) -> String {
         let with: String = folders.iter().map(|folder| format!(" --with {}", quoted(folder))).collect();
         let variant = self.variant.map_or_else(String::new, |variant| format!(" --variant {}", variant.name));
         format!("trimwise kernel build --version {}{with}{variant}", self.version)
@@ -111,9 +131,9 @@ fn quoted(word: &str) -> String {
 }
 
 impl FromStr for KernelName {
-    type Err = KernelError;
+    type Err = KernelNameError;
 
-    fn from_str(text: &str) -> Result<Self, KernelError> {
+    fn from_str(text: &str) -> Result<Self, KernelNameError> {
         let mut parts = text.split('+');
         let version = parts.next().unwrap_or_default();
         let mut patches: Vec<String> = parts.map(str::to_owned).collect();
@@ -129,17 +149,17 @@ impl fmt::Display for KernelName {
     }
 }
 
-pub(super) fn variants() -> String {
+pub fn variants() -> String {
     VARIANTS.map(|variant| variant.name).join(", ")
 }
 
-fn parse_variant(text: &str) -> Result<Variant, KernelError> {
+fn parse_variant(text: &str) -> Result<Variant, KernelNameError> {
     let found = VARIANTS.into_iter().find(|variant| variant.name == text);
-    found.ok_or_else(|| KernelError::UnknownVariant { variant: text.to_owned() })
+    found.ok_or_else(|| KernelNameError::UnknownVariant { variant: text.to_owned() })
 }
 
-pub(super) fn check_set(set: &str) -> Result<(), KernelError> {
-    let refuse = |what: &str| Err(KernelError::SetName { set: set.to_owned(), what: what.to_owned() });
+pub fn check_set(set: &str) -> Result<(), KernelNameError> {
+    let refuse = |what: &str| Err(KernelNameError::SetName { set: set.to_owned(), what: what.to_owned() });
     let is_fit = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'-' | b'_');
     let begins_well = set.bytes().next().is_some_and(|b| b.is_ascii_lowercase());
     if !begins_well || !set.bytes().all(is_fit) || set.len() > SET_BYTES_MAX {
@@ -152,4 +172,14 @@ pub(super) fn check_set(set: &str) -> Result<(), KernelError> {
         return refuse("is the name of a variant, which goes last in a kernel's name; expected another name");
     }
     Ok(())
+}
+
+/// Checks a version such as `6.1` or `6.1.192`. Versions become file names, so nothing else is accepted.
+pub fn check_version(version: &str) -> Result<(), KernelNameError> {
+    let parts: Vec<&str> = version.split('.').collect();
+    let number = |part: &&str| (1..=5).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit());
+    if (2..=3).contains(&parts.len()) && parts.iter().all(number) {
+        return Ok(());
+    }
+    Err(KernelNameError::NoVersion { version: version.to_owned() })
 }
