@@ -242,7 +242,7 @@ async fn run_on(
     let sim = queue.sim();
     let workload = match &spec.workload {
         Workload::Postmark(config) => Workload::Postmark(config.for_model()?),
-        other => other.clone(),
+        other @ (Workload::Timed(_) | Workload::Program(_) | Workload::Own(_)) => other.clone(),
     };
     let volume = Volume::format(queue, spec.format).await?;
     // A drive may work off the TRIM of mkfs in the background; let it finish.

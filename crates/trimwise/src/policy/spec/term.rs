@@ -20,8 +20,7 @@ pub(crate) enum LiveUse {
 
 pub(in crate::policy) type Arguments = [u64; 2];
 
-/// A policy as it is written, and what it promises. Each policy's file has one, and the list in `spec.rs` a line for
-/// it.
+/// A policy as it is written, and what it promises. Each policy's file has one, and `policies!` a line for it.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::policy) struct Term {
     /// Name and arguments as help shows them: capitals stand for a value, brackets enclose optional parts.
