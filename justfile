@@ -17,6 +17,10 @@ reproduce *ARGUMENTS='--all':
 test *ARGUMENTS:
     scripts/test-tier quick {{ARGUMENTS}}
 
+# what would the quick tests not notice in the lines that differ from BASE? needs cargo-mutants; five minutes at most
+mutants *BASE:
+    scripts/test-mutants {{BASE}}
+
 # tier experiments: samples of the published experiments; needs processor time; two and a half minutes
 experiments *ARGUMENTS:
     scripts/test-tier experiments {{ARGUMENTS}}

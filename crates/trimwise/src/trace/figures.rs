@@ -119,3 +119,41 @@ impl ReplayFigures {
         self.recorded_latency = recorded.summaries().map(|(kind, s)| (kind.to_owned(), s)).collect();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::{Lba, SimDuration};
+
+    #[test]
+    fn a_replay_counts_all_but_discards_and_the_bytes_of_reads_and_writes() {
+        let mut figures = ReplayFigures::new(PaceKind::Closed);
+        assert_eq!(format!("{:>7}|{:<5}|", figures.pace, PaceKind::Open), " closed|open |");
+        for (kind, sectors) in [
+            (RequestKind::Read, 8),
+            (RequestKind::Read, 3),
+            (RequestKind::Write, 16),
+            (RequestKind::Write, 1),
+            (RequestKind::Discard, 64),
+            (RequestKind::Flush, 0),
+        ] {
+            figures.count(kind, SectorRange::new(Lba(0), sectors));
+        }
+        assert_eq!((figures.requests, figures.read_bytes, figures.written_bytes), (5, 11 * 512, 17 * 512));
+    }
+
+    #[test]
+    fn latencies_are_those_of_their_kind_and_the_mean_that_of_all() {
+        let mut latencies = Latencies::default();
+        assert_eq!(latencies.mean_ns(), None);
+        for (kind, ns) in [(RequestKind::Read, 100), (RequestKind::Read, 200), (RequestKind::Write, 600)] {
+            latencies.record(kind, SimDuration(ns));
+        }
+        assert_eq!(latencies.mean_ns(), Some(300));
+        assert_eq!(RequestKind::ALL.map(|kind| latencies.has(kind)), [true, true, false, false]);
+        assert_eq!(latencies.quantiles(RequestKind::Read, &[0.5, 1.0]), [100, 200]);
+        let mut figures = ReplayFigures::new(PaceKind::Open);
+        figures.enter(&latencies, &Latencies::default());
+        assert_eq!((figures.latency_mean_ns, figures.recorded_latency_mean_ns), (300, None));
+    }
+}

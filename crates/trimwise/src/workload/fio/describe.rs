@@ -167,3 +167,47 @@ fn end(job: &Job) -> Vec<String> {
     words.extend(removals.iter().filter(|(happens, _)| *happens).map(|(_, what)| (*what).to_owned()));
     words
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_option_is_said_once_and_only_where_it_matters() {
+        let said = |options: &str| {
+            let text = format!("[a]\nsize=1m\nbs=4k\n{}\n", options.replace(' ', "\n"));
+            JobFile::parse(&text).map_or_else(|e| e.to_string(), |file| file.description().to_string())
+        };
+        let cache = "through the page cache";
+        let plain = "sequential writes of 4 KiB";
+        #[rustfmt::skip]
+        let rows = [
+            ("rw=write", format!("{plain}; {cache}; 1 MiB in a.0.0")),
+            ("rw=read bsrange=4k-16k direct=1", "sequential reads of 4 KiB to 16 KiB; direct; 1 MiB in a.0.0".to_owned()),
+            ("rw=randrw rwmixread=70 bs=4k,8k", format!("random reads of 4 KiB and writes of 8 KiB, 70 % reads; {cache}; 1 MiB in a.0.0")),
+            ("rw=randwrite random_distribution=zipf:1.2", format!("random writes of 4 KiB, zipf 1.2; {cache}; 1 MiB in a.0.0")),
+            ("rw=randwrite random_distribution=pareto:0.3", format!("random writes of 4 KiB, pareto 0.3; {cache}; 1 MiB in a.0.0")),
+            ("rw=randwrite random_distribution=normal:10", format!("random writes of 4 KiB, normally distributed; {cache}; 1 MiB in a.0.0")),
+            ("rw=randwrite random_distribution=zoned:50/10:50/90", format!("random writes of 4 KiB, by zones; {cache}; 1 MiB in a.0.0")),
+            ("rw=write numjobs=3", format!("{plain}; 3 processes; {cache}; 1 MiB in a.0.0")),
+            ("rw=write ioengine=libaio iodepth=8 direct=1", format!("{plain}; 8 at a time; direct; 1 MiB in a.0.0")),
+            ("rw=write nrfiles=4", format!("{plain}; {cache}; 1 MiB in 4 files in turn")),
+            ("rw=write nrfiles=4 file_service_type=sequential", format!("{plain}; {cache}; 1 MiB in 4 files one after another")),
+            ("rw=write nrfiles=4 file_service_type=random", format!("{plain}; {cache}; 1 MiB in 4 files at random")),
+            ("rw=write fsync=5 end_fsync=1", format!("{plain}; {cache}; 1 MiB in a.0.0; fsync after 5 writes; fsync at the end")),
+            ("rw=write fdatasync=2", format!("{plain}; {cache}; 1 MiB in a.0.0; fdatasync after 2 writes")),
+            ("rw=write sync=1", format!("{plain}; {cache}; 1 MiB in a.0.0; each write durable")),
+            ("rw=write rate=1m", format!("{plain}; {cache}; 1 MiB in a.0.0; 1 MiB/s of writes")),
+            ("rw=write rate_iops=50", format!("{plain}; {cache}; 1 MiB in a.0.0; 50 writes a second")),
+            ("rw=write thinktime=2ms thinktime_blocks=3", format!("{plain}; {cache}; 1 MiB in a.0.0; pauses of 2.000 ms after 3 operations")),
+            ("rw=write runtime=60", format!("{plain}; {cache}; 1 MiB in a.0.0; for at most 60.00 s")),
+            ("rw=write runtime=60 time_based loops=3", format!("{plain}; {cache}; 1 MiB in a.0.0; for 60.00 s")),
+            ("rw=write startdelay=3 io_size=8m", format!("{plain}; {cache}; 1 MiB in a.0.0; begins after 3.000 s; until 8 MiB are done")),
+            ("rw=write loops=3 unlink=1", format!("{plain}; {cache}; 1 MiB in a.0.0; 3 loops; files removed at the end")),
+        ];
+        let seen = rows.each_ref().map(|(options, _)| (*options, said(options)));
+        let expected = rows.map(|(options, text)| (options, format!("a: {text}\n")));
+        let wrong: Vec<_> = seen.iter().zip(&expected).filter(|(seen, expected)| seen != expected).collect();
+        assert!(wrong.is_empty(), "{wrong:#?}");
+    }
+}

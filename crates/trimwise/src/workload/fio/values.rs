@@ -211,6 +211,16 @@ mod tests {
             ["", "k", "4x", "-1", "99999999999g", "1i", "20z"].map(|text| number(text, 1024)),
             [None; 7]
         );
+        for (unit, power) in [("k", 10), ("m", 20), ("g", 30), ("t", 40), ("p", 50)] {
+            assert_eq!(number(&format!("3{unit}"), 1024), Some(3 << power), "3{unit}");
+        }
+        for (unit, us) in [("us", 1), ("usec", 1), ("ms", 1_000), ("msec", 1_000), ("s", 1_000_000)] {
+            assert_eq!(time(&format!("3{unit}"), 7), Some(SimDuration::from_micros(3 * us)), "3{unit}");
+        }
+        for (unit, seconds) in [("m", 60), ("h", 3_600), ("d", 86_400)] {
+            assert_eq!(time(&format!("3{unit}"), 7), Some(SimDuration::from_secs(3 * seconds)), "3{unit}");
+        }
+        assert_eq!(time("3w", 7), None);
         assert_eq!(size("30%", 1024), Some(Size::Percent(30)));
         assert_eq!(time("5m", 1), Some(SimDuration::from_secs(300)));
         assert_eq!(time("7", 1_000), Some(SimDuration::from_micros(7)));
