@@ -166,7 +166,7 @@ pub(crate) fn main() -> io::Result<()> {
     let mut task = String::new();
     while input.read_line(&mut task)? > 0 {
         let request: Request = serde_json::from_str(&task)?;
-        let answer = perform(&request, &mut out).unwrap_or_else(|error| refused(&request.path, &error));
+        let answer = perform(&request, &mut out).unwrap_or_else(|error| refused(&error));
         out.write_all(&line(&answer)?)?;
         out.flush()?;
         task.clear();
@@ -280,10 +280,9 @@ fn probe(target: &Target) -> Result<Probed, TrimError> {
     })
 }
 
-fn refused(path: &Path, error: &TrimError) -> Answer {
+fn refused(error: &TrimError) -> Answer {
     // The daemon names the mount itself.
-    let message = error.to_string();
-    let message = message.strip_prefix(&format!("{}: ", path.display())).unwrap_or(&message).to_owned();
+    let message = error.what();
     match error {
         TrimError::Gone { .. } | TrimError::Mount(_) | TrimError::NotAMountPoint { .. } => Answer::Gone,
         TrimError::NoDiscard { .. } => Answer::Never { message },
