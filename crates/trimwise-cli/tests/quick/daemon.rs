@@ -16,7 +16,7 @@ fn without_a_daemon_it_says_so() {
     }
     refused(1, &trimwise(&["trim", "/", "--now", "--run", run]), &["trimwised is not listening"]);
     // A bare `pause` does not pause everything.
-    refused(2, &trimwise(&["pause", "--run", run]), &["pause needs a MOUNT, or `--all`"]);
+    refused(2, &trimwise(&["pause", "--run", run]), &["pause needs a MOUNT, or --all to pause all"]);
     refused(2, &trimwise(&["trim", "/", "--now", "--dry-run"]), &["cannot be used with"]);
     refused(2, &trimwise(&["trim", "/", "--wait"]), &["required arguments", "--now"]);
     refused(1, &trimwise(&["trim", "/", "--now", "--wait", "--run", run]), &["trimwised is not listening"]);

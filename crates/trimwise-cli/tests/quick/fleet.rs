@@ -199,7 +199,7 @@ fn a_code_of_a_newer_version_is_kept_and_counted() {
         "web1 /: It is both (doctor: layer.quantum.no-trim).",
         "web1 /srv: a finding that this version does not know (status: daemon.trim.entangled).",
         "web2 /dev/sdq: a finding that this version does not know: It is elsewhere (verify: verify.trim.teleported).",
-        "layer.quantum.no-trim 4 2 Not known to trimwise",
+        "layer.quantum.no-trim 4 2 Unknown to trimwise",
         "daemon.config.\u{fffd}[31m 1 1",
     ] {
         assert!(shown.contains(words), "'{words}' is not in {shown}");

@@ -141,11 +141,11 @@ fn a_failure_arrives_whole_and_so_do_notes() {
             2,
             "error: --memory 1: a reason",
         ),
-        (r#"{"answer":{"Err":{"run":"a guest died"}}}"#, 1, "error: a guest died"),
+        (r#"{"answer":{"Err":{"run":[{"text":"a guest died"}]}}}"#, 1, "error: a guest died"),
         (r#"{"answer":{"Err":"interrupted"}}"#, 130, "error: interrupted"),
         // A failure that looks like an answer is no answer.
         (
-            r#"{"answer":{"Err":{"run":"{\"answer\":{\"Err\":\"interrupted\"}}\nin its second line"}}}"#,
+            r#"{"answer":{"Err":{"run":[{"text":"{\"answer\":{\"Err\":\"interrupted\"}}\nin its second line"}]}}}"#,
             1,
             "error: {\"answer\":{\"Err\":\"interrupted\"}}\nin its second line",
         ),
@@ -221,6 +221,6 @@ fn a_sweep_without_parquet_says_how_to_get_it_before_any_run() {
     refused(2, &place.run(&line), &["built without", "--features parquet"]);
     assert!(!place.path().join("out").exists());
     crate::common::said(&place.run(&format!("{line} --dry-run")), &["1 cell"]);
-    let with_it = Place::answering(r#"echo '{"answer":{"Err":{"run":"it was asked"}}}'"#);
+    let with_it = Place::answering(r#"echo '{"answer":{"Err":{"run":[{"text":"it was asked"}]}}}'"#);
     refused(1, &with_it.run(&line), &["it was asked"]);
 }

@@ -86,7 +86,7 @@ fn a_stop_or_an_asker_that_is_gone_ends_a_run() {
 fn nonsense_is_answered_by_a_failure() {
     let said = answered(b"nonsense\n");
     let [Said::Answer(Err(failure))] = &said[..] else { panic!("{said:?}") };
-    assert!(failure.to_string().contains("expected a request of trimwise"), "{failure}");
+    assert!(failure.to_string().contains("expected a request from trimwise"), "{failure}");
     refused(
         2,
         &command_in(std::env::temp_dir().as_path(), "kernel nonsense").output().unwrap(),

@@ -62,7 +62,7 @@ fn regression_an_empty_word_is_refused_with_its_option() {
         (&["device", "attach", "--profile", ""], "--profile"),
         (&["reproduce", "model-ext4", "--only", ""], "--only"),
     ] {
-        common::refused(2, &trimwise(words), &["invalid value ''", option, "not empty"]);
+        common::refused(2, &trimwise(words), &["invalid value ''", option, "expected a non-empty value"]);
     }
 }
 
