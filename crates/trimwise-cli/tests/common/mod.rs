@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-pub use trimwise_testing::command_line::{contents, refused, said, text};
+pub use trimwise_testing::command_line::{refused, said, text};
 
 /// Returns the command with these arguments.
 pub fn command(words: &[&str]) -> Command {

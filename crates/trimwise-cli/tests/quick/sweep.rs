@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::common::{command_in, contents, refused, said, text};
+use crate::common::{command_in, refused, said, text};
+use trimwise_testing::command_line::contents;
 
 /// A grid of 24 small cells.
 fn grid(folder: &Path) {

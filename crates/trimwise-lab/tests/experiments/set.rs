@@ -20,7 +20,7 @@ fn setting() -> Setting {
     if is_full() {
         return Setting::published();
     }
-    Setting { turnovers: (1, 20), ..Setting::published().sixteenth() }
+    Setting { turnovers: (1, Utilization::of(80)), ..Setting::published().sixteenth() }
 }
 
 fn policies(written: &[&str]) -> Vec<PolicySpec> {
