@@ -28,6 +28,15 @@ fn each_door_spells_a_field_in_its_own_way() {
             "max_wall_s=0: needs policies",
         ]
     );
+    assert_eq!(
+        said(&Mistake::of("target", "").expected("a target").fail()),
+        [
+            "--target '': expected a target",
+            "target: '': expected a target",
+            "target: '': expected a target",
+            "target='': expected a target",
+        ]
+    );
     let days = words![set("days", "N"), " with it, such as ", set("days", 7)];
     assert_eq!(
         said(&Mistake::of("day", "office").expected(days).fail()),

@@ -106,6 +106,8 @@ impl Door {
 
     /// Spells a field and its value for the start of a message.
     pub(super) fn named(self, key: &Key, value: Option<&str>) -> String {
+        // An empty value, as of a shell variable that is not set, would not be seen.
+        let value = value.map(|value| if value.is_empty() { "''" } else { value });
         match (self.of(key), value) {
             (Self::Command, Some(value)) if key.is_argument => value.to_owned(),
             (_, None) => self.key(key).into_owned(),
