@@ -349,21 +349,205 @@ fn why_not_by_daemon(status: &Value, mounts: &[&Mount]) -> Option<WhyNot> {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use trimwise_testing::fake_host::Host;
 
     use super::*;
 
-    #[test]
-    fn the_daemon_s_status_tells_what_it_leaves_alone() {
-        let mount = Mount {
+    fn mount(major: u32, point: &str) -> Mount {
+        Mount {
             id: 1,
             parent: 0,
-            numbers: (8, 0),
-            mount_point: "/srv".into(),
+            numbers: (major, 0),
+            mount_point: point.into(),
             device: "/dev/sda".to_owned(),
             fs_type: "ext4".to_owned(),
             options: Vec::new(),
             discards_by_default: false,
+        }
+    }
+
+    fn seconds(every: Option<SimDuration>) -> Option<u64> {
+        every.map(|every| every.as_nanos() / 1_000_000_000)
+    }
+
+    #[test]
+    fn a_crontab_line_has_an_interval_if_it_is_regular() {
+        const HOURLY: Option<u64> = Some(3600);
+        const DAILY: Option<u64> = Some(86_400);
+        const WEEKLY: Option<u64> = Some(604_800);
+        const MONTHLY: Option<u64> = Some(2_592_000);
+        for (schedule, expected) in [
+            ("@hourly", HOURLY),
+            ("@daily", DAILY),
+            ("@midnight", DAILY),
+            ("@weekly", WEEKLY),
+            ("@monthly", MONTHLY),
+            ("@reboot", None),
+            ("@yearly", None),
+            ("5 * * * *", HOURLY),
+            ("5 3 * * *", DAILY),
+            ("5\t3  *   *\t*", DAILY),
+            ("5 3 * * 0", WEEKLY),
+            ("5 3 * * sun", WEEKLY),
+            ("5 3 1 * *", MONTHLY),
+            // Several times in the period, or in some of the periods only.
+            ("* * * * *", None),
+            ("*/5 * * * *", None),
+            ("5 */2 * * *", None),
+            ("5 * 1 * *", None),
+            ("5 * * jan *", None),
+            ("5 * * * 0", None),
+            ("5 * * * sun", None),
+            ("5 3,15 * * *", None),
+            ("5 3 */2 * *", None),
+            ("5 3 */2 * sun", None),
+            ("5 3 * jan *", None),
+            ("5 3 * jan sun", None),
+            ("5 3 * 1 0", None),
+            ("5 3 * * 1,4", None),
+            ("5 3 * * mon-fri", None),
+            ("5 3 * * */2", None),
+            ("5 3 1 jan *", None),
+            ("5 3 1 * sun", None),
+            ("5 3 1 1 *", None),
+            ("5 3 1 * 0", None),
+        ] {
+            assert_eq!(seconds(interval_of_cron(&format!("{schedule} root fstrim"))), expected, "{schedule}");
+        }
+        for (line, expected) in [("", None), ("5", None), ("5 3 * *", None), ("@daily", DAILY)] {
+            assert_eq!(seconds(interval_of_cron(line)), expected, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn a_timer_has_an_interval_if_its_only_setting_is_a_known_word() {
+        for (timer, expected) in [
+            ("OnCalendar=hourly", Some(3600)),
+            ("OnCalendar=weekly", Some(604_800)),
+            ("OnCalendar=daily\nOnCalendar=\nOnCalendar=monthly", Some(2_592_000)),
+            ("OnCalendar=Sun 03:00", None),
+            ("OnCalendar=daily\nOnCalendar=weekly", None),
+            ("OnCalendar=weekly\nOnUnitActiveSec=1h", None),
+            ("OnCalendar=weekly\nOnUnitInactiveSec=1h", None),
+            ("OnCalendar=weekly\nOnActiveSec=1h", None),
+            ("OnCalendar=weekly\nOnBootSec=1h", None),
+            ("OnCalendar=weekly\nOnBootSec=1h\nOnBootSec=", Some(604_800)),
+            ("OnCalendar=weekly\nRandomizedDelaySec=1h", Some(604_800)),
+            ("OnUnitActiveSec=1w", None),
+            ("", None),
+        ] {
+            assert_eq!(seconds(interval_of(timer)), expected, "{timer}");
+        }
+    }
+
+    #[test]
+    fn cron_jobs_have_the_interval_of_their_folder_or_line() {
+        let host = Host::new("");
+        let long = |bytes: usize| format!("#!/bin/sh\nfstrim /srv\n{}", "#".repeat(bytes - 22));
+        host.script("etc/cron.hourly/a", "#!/bin/sh\nfstrim /srv")
+            .script("etc/periodic/daily/b", "#!/bin/sh\nfstrim -a")
+            .script("etc/cron.monthly/c", &long(64 << 10))
+            .script("etc/cron.monthly/d", &long((64 << 10) + 1))
+            .script("etc/cron.weekly/binary", "fstrim -a")
+            // An empty file stands for one that may not be read.
+            .script("etc/cron.weekly/fstrim", "")
+            .script("etc/cron.weekly/other", "")
+            .file("etc/cron.d/trim", "# fstrim -a\n5 3 * * * root fstrim /srv\n@hourly root fstrim /home\n")
+            .file("etc/crontab", "5 3 * * 1-5 root fstrim -a\n");
+        let jobs = of_cron(&HostRoot::new(host.0.path()), true);
+        let found: Vec<_> = jobs.iter().map(|job| (job.name.as_str(), seconds(job.every))).collect();
+        let expected = [
+            ("/etc/cron.hourly/a", Some(3600)),
+            ("/etc/periodic/daily/b", Some(86_400)),
+            ("/etc/cron.weekly/fstrim", Some(604_800)),
+            ("/etc/cron.monthly/c", Some(2_592_000)),
+            ("/etc/cron.d/trim", Some(86_400)),
+            ("/etc/cron.d/trim", Some(3600)),
+            ("/etc/crontab", None),
+        ];
+        assert_eq!(found, expected);
+        assert_eq!(jobs[0].calls, [Call::Paths(vec!["/srv".into()])]);
+        assert_eq!(jobs[2].calls, Call::all_in("fstrim --all", true), "judged by its name");
+    }
+
+    #[test]
+    fn a_file_system_is_trimmed_by_the_jobs_that_reach_one_of_its_mounts() {
+        const HOME: &str = "it trims only /home";
+        const DAEMON: &str = "it does not manage this file system";
+        let mounts = [mount(8, "/srv"), mount(8, "/srv/ftp"), mount(9, "/home")];
+        let job = |name: &str, paths: &[&str], broken: Option<&str>| Job {
+            name: name.to_owned(),
+            every: interval("daily"),
+            calls: paths.iter().map(|path| Call::Paths(vec![path.into()])).collect(),
+            broken: broken.map(|why| WhyNot::Other(why.to_owned())),
         };
+        let status = |point: &str| json!({ "file_systems": [{ "mount_point": point, "status": { "policy": "batch:1w" } }] });
+        let host = Host::new("");
+        let root = HostRoot::new(host.0.path());
+        // A job or what the daemon manages; then the periodic trims, and what the others say.
+        for (jobs, status, coming, others) in [
+            (vec![job("a", &["/srv"], None)], None, &["a batch:1d"][..], &[][..]),
+            (vec![job("a", &["/srv/ftp"], None)], None, &["a batch:1d"], &[]),
+            (vec![job("a", &["/home"], None)], None, &[], &[HOME]),
+            (vec![job("a", &["/home", "/srv"], None)], None, &["a batch:1d"], &[]),
+            (vec![job("a", &["/srv", "/home"], None)], None, &["a batch:1d"], &[]),
+            (vec![job("a", &["/home", "/mnt"], None)], None, &[], &[HOME]),
+            (vec![job("a", &["/srv"], Some("masked"))], None, &[], &["masked"]),
+            // A timer of one mount is told of there alone.
+            (vec![job("a@home", &["/home"], None)], None, &[], &[]),
+            (vec![job("a@srv", &["/srv"], None)], None, &["a@srv batch:1d"], &[]),
+            (
+                vec![job("a@srv", &["/srv"], None), job("b", &["/srv"], None), job("a", &["/srv"], None)],
+                None,
+                &["a batch:1d", "b batch:1d", "a@srv batch:1d"],
+                &[],
+            ),
+            (vec![], Some(status("/srv")), &["trimwised trimwised:batch:1w, by fstab"], &[]),
+            (vec![], Some(status("/srv/ftp")), &["trimwised trimwised:batch:1w, by fstab"], &[]),
+            (vec![], Some(status("/home")), &[], &[DAEMON]),
+        ] {
+            let names = ["a", "b", TRIMWISED].map(str::to_owned).to_vec();
+            let case = format!("{jobs:?}, {status:?}");
+            let has_daemon = status.is_some();
+            let listing = Listing::of(&root, &mounts);
+            let found =
+                Trimmers { names, jobs, root: &root, listing, status, has_daemon, is_daemon_missing: false };
+            let (found, left_out) = found.of(&[&mounts[0], &mounts[1]]);
+            let found = found.iter().map(|one| {
+                let heeds = if one.heeds_fstab { ", by fstab" } else { "" };
+                format!("{} {}{heeds}", one.name, one.policy.as_ref().unwrap())
+            });
+            assert_eq!(found.collect::<Vec<_>>(), coming, "{case}");
+            let left_out: Vec<_> = left_out.iter().map(|one| one.why.clone()).collect();
+            let others: Vec<_> = others.iter().map(|&why| WhyNot::Other(why.to_owned())).collect();
+            assert_eq!(left_out, others, "{case}");
+        }
+    }
+
+    #[test]
+    fn btrfsmaintenance_names_its_mount_points() {
+        for (file, text, expected) in [
+            ("etc/sysconfig/btrfsmaintenance", "BTRFS_TRIM_MOUNTPOINTS=\"/:/srv\"", &["/", "/srv"][..]),
+            ("etc/default/btrfsmaintenance", "BTRFS_TRIM_MOUNTPOINTS='/srv'", &["/srv"]),
+            (
+                "etc/default/btrfsmaintenance",
+                "BTRFS_TRIM_MOUNTPOINTS=/\nBTRFS_TRIM_MOUNTPOINTS=/srv",
+                &["/srv"],
+            ),
+            ("etc/default/btrfsmaintenance", "BTRFS_TRIM_MOUNTPOINTS=\"auto\"", &[]),
+            ("etc/default/btrfsmaintenance", "BTRFS_SCRUB_MOUNTPOINTS=/", &[]),
+            ("etc/btrfsmaintenance", "BTRFS_TRIM_MOUNTPOINTS=/", &[]),
+        ] {
+            let host = Host::new("");
+            host.file(file, text);
+            let expected: Vec<PathBuf> = expected.iter().map(PathBuf::from).collect();
+            assert_eq!(btrfs_points(&HostRoot::new(host.0.path())), expected, "{file}: {text}");
+        }
+    }
+
+    #[test]
+    fn the_daemon_s_status_tells_what_it_leaves_alone() {
+        let mount = mount(8, "/srv");
         let other = |why: &str| Some(WhyNot::Other(why.to_owned()));
         let managed = |policy: &str, is_paused: bool| json!([{ "mount_point": "/srv", "status": { "policy": policy, "paused": is_paused } }]);
         for (status, expected) in [
