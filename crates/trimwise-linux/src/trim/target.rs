@@ -700,6 +700,8 @@ mod tests {
     #[test]
     fn a_slice_becomes_the_calls_that_its_file_system_needs() {
         const ALL: u64 = u64::MAX;
+        let host = Host::new("");
+        let mut target = target_on(&host, "rw");
         let groups = || groups_of(100, 0, 950);
         let einval = || vec![Err(Errno::INVAL)];
         // The kind, the layout, the slice, what the calls return; then start and length of the calls, and the result.
@@ -735,8 +737,6 @@ mod tests {
             (Kind::Ext4, None, (512, GIB), einval(), vec![(512, GIB - 512)], Err(Errno::INVAL)),
             (Kind::Other, None, (512, 513), vec![Err(Errno::IO)], vec![(512, 1)], Err(Errno::IO)),
         ] {
-            let host = Host::new("");
-            let mut target = target_on(&host, "rw");
             (target.kind, target.layout) = (kind, layout);
             let (mut seen, mut answers) = (Vec::new(), returned.into_iter());
             let found = target.trim_by(Span { start, end }, Bytes(4096), |range| {
