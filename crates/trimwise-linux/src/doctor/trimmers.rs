@@ -444,7 +444,7 @@ mod tests {
     fn cron_jobs_have_the_interval_of_their_folder_or_line() {
         let host = Host::new("");
         let long = |bytes: usize| format!("#!/bin/sh\nfstrim /srv\n{}", "#".repeat(bytes - 22));
-        host.script("etc/cron.hourly/a", "#!/bin/sh\nfstrim /srv")
+        host.script("etc/cron.hourly/fstrim", "#!/bin/sh\nfstrim /srv")
             .script("etc/periodic/daily/b", "#!/bin/sh\nfstrim -a")
             .script("etc/cron.monthly/c", &long(64 << 10))
             .script("etc/cron.monthly/d", &long((64 << 10) + 1))
@@ -457,7 +457,7 @@ mod tests {
         let jobs = of_cron(&HostRoot::new(host.0.path()), true);
         let found: Vec<_> = jobs.iter().map(|job| (job.name.as_str(), seconds(job.every))).collect();
         let expected = [
-            ("/etc/cron.hourly/a", Some(3600)),
+            ("/etc/cron.hourly/fstrim", Some(3600)),
             ("/etc/periodic/daily/b", Some(86_400)),
             ("/etc/cron.weekly/fstrim", Some(604_800)),
             ("/etc/cron.monthly/c", Some(2_592_000)),
@@ -493,6 +493,12 @@ mod tests {
             (vec![job("a", &["/srv", "/home"], None)], None, &["a batch:1d"], &[]),
             (vec![job("a", &["/home", "/mnt"], None)], None, &[], &[HOME]),
             (vec![job("a", &["/srv"], Some("masked"))], None, &[], &["masked"]),
+            (
+                vec![Job { calls: vec![Call::of_service()], ..job("a", &[], None) }],
+                None,
+                &["a batch:1d, by fstab"],
+                &[],
+            ),
             // A timer of one mount is told of there alone.
             (vec![job("a@home", &["/home"], None)], None, &[], &[]),
             (vec![job("a@srv", &["/srv"], None)], None, &["a@srv batch:1d"], &[]),
