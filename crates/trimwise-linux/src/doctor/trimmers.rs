@@ -348,6 +348,8 @@ fn why_not_by_daemon(status: &Value, mounts: &[&Mount]) -> Option<WhyNot> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixListener;
+
     use serde_json::json;
     use trimwise_testing::fake_host::Host;
 
@@ -499,6 +501,16 @@ mod tests {
                 &["a batch:1d, by fstab"],
                 &[],
             ),
+            // Of two calls, one never reads fstab.
+            (
+                vec![Job {
+                    calls: vec![Call::of_service(), Call::Paths(vec!["/srv".into()])],
+                    ..job("a", &[], None)
+                }],
+                None,
+                &["a batch:1d"],
+                &[],
+            ),
             // A timer of one mount is told of there alone.
             (vec![job("a@home", &["/home"], None)], None, &[], &[]),
             (vec![job("a@srv", &["/srv"], None)], None, &["a@srv batch:1d"], &[]),
@@ -527,6 +539,49 @@ mod tests {
             let left_out: Vec<_> = left_out.iter().map(|one| one.why.clone()).collect();
             let others: Vec<_> = others.iter().map(|&why| WhyNot::Other(why.to_owned())).collect();
             assert_eq!(left_out, others, "{case}");
+        }
+    }
+
+    #[test]
+    fn enabled_timers_and_the_daemon_are_named_under_systemd() {
+        const TIMERS: &str = "etc/systemd/system/timers.target.wants";
+        const DAEMON: &str = "etc/systemd/system/multi-user.target.wants/trimwised.service";
+        let [of_btrfs, of_fstrim, of_srv] = ["btrfs-trim.timer", "fstrim.timer", "fstrim-daily@srv.timer"]
+            .map(|timer| format!("{TIMERS}/{timer}"));
+        let ssh = DAEMON.replace("trimwised", "ssh");
+        // The files, and whether a daemon listens; then the names and whether there is a daemon.
+        for (files, listens, names, has_daemon) in [
+            (
+                &["run/systemd/system/x", &of_btrfs, &of_fstrim][..],
+                false,
+                &["fstrim.timer", "btrfs-trim.timer"][..],
+                false,
+            ),
+            (&["run/systemd/system/x", &of_srv], false, &[], false),
+            (&["run/systemd/system/x", DAEMON], false, &[TRIMWISED], true),
+            (&["run/systemd/system/x", DAEMON, "run/trimwise/control.sock"], false, &[TRIMWISED], true),
+            (&["run/systemd/system/x", &ssh, "run/trimwise/control.sock"], false, &[], false),
+            (&["run/trimwise/x"], true, &[TRIMWISED], true),
+            (&["run/trimwise/x", DAEMON], true, &[TRIMWISED], true),
+            // Under another init, enabled units never run.
+            (&[&of_fstrim, DAEMON], false, &[], false),
+        ] {
+            let host = Host::new("");
+            for file in files {
+                host.file(file, "");
+            }
+            let root = HostRoot::new(host.0.path());
+            if listens {
+                let listener = UnixListener::bind(root.path("run/trimwise/control.sock")).unwrap();
+                std::thread::spawn(move || drop(listener.accept()));
+            }
+            let found = trimmers(&root, Path::new("/run/trimwise"), &[], false);
+            assert_eq!(
+                (found.names.join(" "), found.has_daemon),
+                (names.join(" "), has_daemon),
+                "{files:?}, listens: {listens}"
+            );
+            assert!(!found.is_daemon_missing, "it cannot be told of a host in a folder: {files:?}");
         }
     }
 
