@@ -348,6 +348,8 @@ fn why_not_by_daemon(status: &Value, mounts: &[&Mount]) -> Option<WhyNot> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
     use std::os::unix::net::UnixListener;
 
     use serde_json::json;
@@ -582,6 +584,102 @@ mod tests {
                 "{files:?}, listens: {listens}"
             );
             assert!(!found.is_daemon_missing, "it cannot be told of a host in a folder: {files:?}");
+        }
+    }
+
+    #[test]
+    fn a_timer_has_the_interval_of_its_unit_and_the_calls_of_its_service() {
+        const LIB: &str = "usr/lib/systemd/system";
+        let host = Host::new("");
+        for (unit, text) in [
+            ("fstrim.timer", "OnCalendar=weekly"),
+            ("other.timer", "OnCalendar=daily\nUnit=trims.service"),
+            ("trims.service", "ExecStart=/bin/sh -c \\\n  'fstrim /srv'"),
+            ("script.timer", "OnCalendar=hourly"),
+            ("script.service", "ExecStart=-/opt/trim"),
+            ("relative.timer", "OnCalendar=hourly"),
+            ("relative.service", "ExecStart=sh trim"),
+            ("alone.timer", "OnCalendar=hourly"),
+        ] {
+            host.file(&format!("{LIB}/{unit}"), text);
+        }
+        host.file("opt/trim", "#!/bin/sh\nfstrim /srv").file("trim", "#!/bin/sh\nfstrim /srv");
+        let root = HostRoot::new(host.0.path());
+        let srv = || Call::Paths(vec!["/srv".into()]);
+        let no_start = || Some(WhyNot::Other("it does not start in a container".to_owned()));
+        for (timer, is_container, expected) in [
+            ("fstrim.timer", false, Some((Some(604_800), Call::of_service(), None))),
+            ("fstrim.timer", true, Some((Some(604_800), Call::of_service(), no_start()))),
+            ("other.timer", false, Some((Some(86_400), srv(), None))),
+            ("other.timer", true, Some((Some(86_400), srv(), None))),
+            ("script.timer", false, Some((Some(3600), srv(), None))),
+            ("fstrim-weekly@srv.timer", false, Some((Some(604_800), srv(), None))),
+            ("fstrim-rarely@srv.timer", false, Some((None, srv(), None))),
+            ("relative.timer", false, None),
+            ("alone.timer", false, None),
+            ("trims.service", false, None),
+        ] {
+            let found = of_timer(&root, timer, is_container);
+            let expected = expected.map(|(every, call, broken)| (every, vec![call], broken));
+            let found = found.map(|job| (seconds(job.every), job.calls, job.broken));
+            assert_eq!(found, expected, "{timer}, in a container: {is_container}");
+        }
+        for timer in ["fstrim.timer", "other.timer"] {
+            host.file(&format!("etc/systemd/system/timers.target.wants/{timer}"), "");
+        }
+        let found = trimmers(&root, Path::new("/run/trimwise"), &[], false);
+        let every = ["other.timer", "fstrim.timer", "alone.timer"].map(|timer| found.every_s(timer));
+        assert_eq!(every, [None; 3], "systemd does not run");
+        host.file("run/systemd/system/x", "");
+        let found = trimmers(&root, Path::new("/run/trimwise"), &[], false);
+        let every = ["other.timer", "fstrim.timer", "alone.timer"].map(|timer| found.every_s(timer));
+        assert_eq!(every, [Some(86_400), Some(604_800), None]);
+    }
+
+    #[test]
+    fn cron_runs_the_files_that_its_run_parts_accepts() {
+        const GUARDED: &str = "5 3 * * * root test -e /run/systemd/system || fstrim -a";
+        let names = ["trim", "trim_-1", "trim.sh", "trim~", "trim.rpmnew", ".trim"];
+        // The text of run-parts, and the names of these that it runs.
+        for (run_parts, expected) in
+            [("\x7fELF", &["trim", "trim_-1"][..]), ("#!/bin/bash", &["trim", "trim.sh", "trim_-1"])]
+        {
+            let host = Host::new("");
+            host.file("usr/bin/run-parts", run_parts).file("etc/crontab", GUARDED);
+            for name in names {
+                let path = format!("etc/cron.daily/{name}");
+                host.file(&path, "#!/bin/sh\nfstrim -a");
+                // Its owner, which is root, may execute it.
+                fs::set_permissions(host.0.path().join(path), fs::Permissions::from_mode(0o700)).unwrap();
+            }
+            host.file("etc/cron.daily/off", "#!/bin/sh\nfstrim -a");
+            let mut expected: Vec<_> =
+                expected.iter().map(|name| format!("/etc/cron.daily/{name}")).collect();
+            let found = |is_systemd| {
+                let jobs = of_cron(&HostRoot::new(host.0.path()), is_systemd);
+                jobs.into_iter().map(|job| job.name).collect::<Vec<_>>()
+            };
+            assert_eq!(found(true), expected, "{run_parts}");
+            expected.push("/etc/crontab".to_owned());
+            assert_eq!(found(false), expected, "{run_parts}, without systemd");
+        }
+    }
+
+    #[test]
+    fn what_fstab_exempts_is_left_out_by_the_daemon() {
+        let mounts = [mount(8, "/srv")];
+        for (options, expected) in
+            [("defaults", None), ("X-fstrim.notrim", Some("X-fstrim.notrim in /etc/fstab"))]
+        {
+            let host = Host::new("");
+            host.file("etc/fstab", &format!("/dev/sda /srv ext4 {options} 0 2\n"));
+            let root = HostRoot::new(host.0.path());
+            let mut found = trimmers(&root, Path::new("/run/trimwise"), &mounts, false);
+            found.has_daemon = true;
+            let (coming, others) = found.of(&[&mounts[0]]);
+            assert_eq!(coming.is_empty(), expected.is_some(), "{options}");
+            let why = others.into_iter().next().map(|one| one.why);
+            assert_eq!(why, expected.map(|why| WhyNot::Other(why.to_owned())), "{options}");
         }
     }
 
