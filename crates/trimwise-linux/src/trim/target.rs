@@ -440,6 +440,7 @@ mod tests {
         assert_eq!(slices(layout, 150, 420, 1), [(150, 200), (200, 300), (300, 400), (400, 420)]);
         assert_eq!(slices(layout, 150, 420, 2), [(150, 300), (300, 420)]);
         assert_eq!(slices(layout, 0, 950, u64::MAX), [(0, 950)]);
+        assert_eq!(slices(layout, 750, 950, 0), [(750, 800), (800, 900), (900, 950)], "at least one group");
         assert_eq!(slices(layout, 7, 7, 1), []);
     }
 
