@@ -86,7 +86,11 @@ fn result() -> Option<String> {
         .stderr(Stdio::null())
         .output()
         .ok()?;
-    let said = String::from_utf8_lossy(&asked.stdout).into_owned();
+    result_in(&String::from_utf8_lossy(&asked.stdout))
+}
+
+/// Reads the result from systemd's properties of the service; `None` if it has not run since boot.
+fn result_in(said: &str) -> Option<String> {
     let value = |key: &str| said.lines().find_map(|line| line.strip_prefix(key));
     value("ExecMainExitTimestampMonotonic=").filter(|at| !["", "0"].contains(at))?;
     Some(value("Result=")?.to_owned())
@@ -128,7 +132,117 @@ pub(super) fn of_last_run(last: &LastRun, every_s: Option<u64>) -> Finding {
 
 #[cfg(test)]
 mod tests {
+    use trimwise_testing::fake_host::Host;
+
     use super::*;
+
+    #[test]
+    fn a_container_has_a_mark_or_its_own_users() {
+        for (file, text, expected) in [
+            ("proc/1/uid_map", "         0          0 4294967295\n", false),
+            ("proc/1/uid_map", "0 100000 4294967295", true),
+            ("proc/1/uid_map", "0 0 65536", true),
+            ("proc/1/uid_map", "", false),
+            ("run/systemd/container", "", true),
+            ("run/.containerenv", "", true),
+            (".dockerenv", "", true),
+            ("run/dockerenv", "", false),
+        ] {
+            let host = Host::new("");
+            host.file(file, text);
+            assert_eq!(is_container(&HostRoot::new(host.0.path())), expected, "{file}: {text:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_may_trim_without_the_capability_or_as_another_s_root() {
+        const USERS: &str = "its root is not root outside";
+        const CAPABILITY: &str = "no process here can have CAP_SYS_ADMIN";
+        const OWN: &str = "0 0 4294967295";
+        for (status, users, expected) in [
+            ("CapBnd:\t000001ffffffffff", OWN, None),
+            // Bit 21 alone, and all but bit 21.
+            ("CapBnd:\t0000000000200000", OWN, None),
+            ("CapBnd:\t000001ffffdfffff", OWN, Some(CAPABILITY)),
+            ("CapEff:\t0000000000000000\nCapBnd:\t0000000000200000", OWN, None),
+            ("CapBnd:\tmany", OWN, None),
+            ("", OWN, None),
+            ("CapBnd:\t0000000000200000", "0 1 2", Some(USERS)),
+            ("CapBnd:\t0000000000000000", "0 1 2", Some(USERS)),
+        ] {
+            let host = Host::new("");
+            host.file("proc/1/status", &format!("Name:\tinit\n{status}\n")).file("proc/1/uid_map", users);
+            let found = why_forbidden(&HostRoot::new(host.0.path()));
+            let case = format!("{status:?}, users {users}: {found:?}");
+            assert_eq!(found.is_some(), expected.is_some(), "{case}");
+            if let Some((found, expected)) = found.zip(expected) {
+                assert_eq!(
+                    (found.code.as_str(), found.wrong),
+                    ("host.container.may-not-trim", false),
+                    "{case}"
+                );
+                assert!(found.what.starts_with(&format!("nothing here may trim: {expected}")), "{case}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_stamp_says_when_the_timer_last_elapsed() {
+        let host = Host::new("");
+        let root = HostRoot::new(host.0.path());
+        assert_eq!(last_run(&root), None, "no stamp");
+        host.file(&STAMP[1..], "");
+        let stamp = std::fs::File::options().write(true).open(root.path(STAMP)).unwrap();
+        let now = SystemTime::now();
+        // Seconds before now and the range in which the age must be; the host's clock may have been set back.
+        for (ago, ages) in [(90_000_i64, 90_000..=90_600), (-90_000, 0..=0)] {
+            let since = Duration::from_secs(ago.unsigned_abs());
+            let at = if ago > 0 { now - since } else { now + since };
+            stamp.set_modified(at).unwrap();
+            let found = last_run(&root).unwrap();
+            assert_eq!(found.at_unix_s, at.duration_since(UNIX_EPOCH).unwrap().as_secs(), "{ago} s ago");
+            assert!(ages.contains(&found.ago_s), "{ago} s ago: {found:?}");
+            assert_eq!(found.result, None, "this machine's systemd knows nothing of that host");
+        }
+    }
+
+    #[test]
+    fn the_service_has_a_result_once_it_ran() {
+        for (said, expected) in [
+            ("Result=success\nExecMainExitTimestampMonotonic=4711\n", Some("success")),
+            ("ExecMainExitTimestampMonotonic=4711\nResult=exit-code\n", Some("exit-code")),
+            ("Result=success\nExecMainExitTimestampMonotonic=0\n", None),
+            ("Result=success\nExecMainExitTimestampMonotonic=\n", None),
+            ("Result=success\n", None),
+            ("ExecMainExitTimestampMonotonic=4711\n", None),
+        ] {
+            assert_eq!(result_in(said).as_deref(), expected, "{said:?}");
+        }
+    }
+
+    #[test]
+    fn a_run_is_late_after_twice_its_interval_and_its_age_has_a_unit() {
+        const HOUR: u64 = 3600;
+        const DAY: u64 = 24 * HOUR;
+        for (ago_s, every_s, code, words) in [
+            (0, None, "host.fstrim.ran", "it last elapsed less than an hour ago,"),
+            (HOUR - 1, None, "host.fstrim.ran", "it last elapsed less than an hour ago,"),
+            (HOUR, None, "host.fstrim.ran", "it last elapsed an hour ago,"),
+            (2 * HOUR - 1, None, "host.fstrim.ran", "it last elapsed an hour ago,"),
+            (2 * HOUR, None, "host.fstrim.ran", "it last elapsed 2 hours ago,"),
+            (DAY, None, "host.fstrim.ran", "it last elapsed 24 hours ago,"),
+            (2 * DAY - 1, None, "host.fstrim.ran", "it last elapsed 47 hours ago,"),
+            (2 * DAY, None, "host.fstrim.ran", "it last elapsed 2 days ago,"),
+            (2 * DAY, Some(DAY), "host.fstrim.ran", "it last elapsed 2 days ago,"),
+            (2 * DAY + 1, Some(DAY), "host.fstrim.late", "it last elapsed 2 days ago,"),
+        ] {
+            let last = LastRun { at_unix_s: 0, ago_s, result: Some("success".to_owned()) };
+            let found = of_last_run(&last, every_s);
+            let case = format!("{ago_s} s ago, every {every_s:?} s: {}", found.what);
+            assert_eq!((found.code.as_str(), found.place.as_str()), (code, FSTRIM_TIMER), "{case}");
+            assert!(found.what.starts_with(words), "{case}");
+        }
+    }
 
     #[test]
     fn how_fstrim_ended_counts_more_than_when() {

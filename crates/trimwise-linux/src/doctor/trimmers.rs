@@ -348,22 +348,365 @@ fn why_not_by_daemon(status: &Value, mounts: &[&Mount]) -> Option<WhyNot> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::net::UnixListener;
+
     use serde_json::json;
+    use trimwise_testing::fake_host::Host;
 
     use super::*;
 
-    #[test]
-    fn the_daemon_s_status_tells_what_it_leaves_alone() {
-        let mount = Mount {
+    fn mount(major: u32, point: &str) -> Mount {
+        Mount {
             id: 1,
             parent: 0,
-            numbers: (8, 0),
-            mount_point: "/srv".into(),
+            numbers: (major, 0),
+            mount_point: point.into(),
             device: "/dev/sda".to_owned(),
             fs_type: "ext4".to_owned(),
             options: Vec::new(),
             discards_by_default: false,
+        }
+    }
+
+    fn seconds(every: Option<SimDuration>) -> Option<u64> {
+        every.map(|every| every.as_nanos() / 1_000_000_000)
+    }
+
+    #[test]
+    fn a_crontab_line_has_an_interval_if_it_is_regular() {
+        const HOURLY: Option<u64> = Some(3600);
+        const DAILY: Option<u64> = Some(86_400);
+        const WEEKLY: Option<u64> = Some(604_800);
+        const MONTHLY: Option<u64> = Some(2_592_000);
+        for (schedule, expected) in [
+            ("@hourly", HOURLY),
+            ("@daily", DAILY),
+            ("@midnight", DAILY),
+            ("@weekly", WEEKLY),
+            ("@monthly", MONTHLY),
+            ("@reboot", None),
+            ("@yearly", None),
+            ("5 * * * *", HOURLY),
+            ("5 3 * * *", DAILY),
+            ("5\t3  *   *\t*", DAILY),
+            ("5 3 * * 0", WEEKLY),
+            ("5 3 * * sun", WEEKLY),
+            ("5 3 1 * *", MONTHLY),
+            // Several times in the period, or in some of the periods only.
+            ("* * * * *", None),
+            ("*/5 * * * *", None),
+            ("5 */2 * * *", None),
+            ("5 * 1 * *", None),
+            ("5 * * jan *", None),
+            ("5 * * * 0", None),
+            ("5 * * * sun", None),
+            ("5 3,15 * * *", None),
+            ("5 3 */2 * *", None),
+            ("5 3 */2 * sun", None),
+            ("5 3 * jan *", None),
+            ("5 3 * jan sun", None),
+            ("5 3 * 1 0", None),
+            ("5 3 * * 1,4", None),
+            ("5 3 * * mon-fri", None),
+            ("5 3 * * */2", None),
+            ("5 3 1 jan *", None),
+            ("5 3 1 * sun", None),
+            ("5 3 1 1 *", None),
+            ("5 3 1 * 0", None),
+        ] {
+            assert_eq!(seconds(interval_of_cron(&format!("{schedule} root fstrim"))), expected, "{schedule}");
+        }
+        for (line, expected) in [("", None), ("5", None), ("5 3 * *", None), ("@daily", DAILY)] {
+            assert_eq!(seconds(interval_of_cron(line)), expected, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn a_timer_has_an_interval_if_its_only_setting_is_a_known_word() {
+        for (timer, expected) in [
+            ("OnCalendar=hourly", Some(3600)),
+            ("OnCalendar=weekly", Some(604_800)),
+            ("OnCalendar=daily\nOnCalendar=\nOnCalendar=monthly", Some(2_592_000)),
+            ("OnCalendar=Sun 03:00", None),
+            ("OnCalendar=daily\nOnCalendar=weekly", None),
+            ("OnCalendar=weekly\nOnUnitActiveSec=1h", None),
+            ("OnCalendar=weekly\nOnUnitInactiveSec=1h", None),
+            ("OnCalendar=weekly\nOnActiveSec=1h", None),
+            ("OnCalendar=weekly\nOnBootSec=1h", None),
+            ("OnCalendar=weekly\nOnBootSec=1h\nOnBootSec=", Some(604_800)),
+            ("OnCalendar=weekly\nRandomizedDelaySec=1h", Some(604_800)),
+            ("OnUnitActiveSec=1w", None),
+            ("", None),
+        ] {
+            assert_eq!(seconds(interval_of(timer)), expected, "{timer}");
+        }
+    }
+
+    #[test]
+    fn cron_jobs_have_the_interval_of_their_folder_or_line() {
+        let host = Host::new("");
+        let long = |bytes: usize| format!("#!/bin/sh\nfstrim /srv\n{}", "#".repeat(bytes - 22));
+        host.script("etc/cron.hourly/fstrim", "#!/bin/sh\nfstrim /srv")
+            .script("etc/periodic/daily/b", "#!/bin/sh\nfstrim -a")
+            .script("etc/cron.monthly/c", &long(64 << 10))
+            .script("etc/cron.monthly/d", &long((64 << 10) + 1))
+            .script("etc/cron.weekly/binary", "fstrim -a")
+            // An empty file stands for one that may not be read.
+            .script("etc/cron.weekly/fstrim", "")
+            .script("etc/cron.weekly/other", "")
+            .file("etc/cron.d/trim", "# fstrim -a\n5 3 * * * root fstrim /srv\n@hourly root fstrim /home\n")
+            .file("etc/crontab", "5 3 * * 1-5 root fstrim -a\n");
+        let jobs = of_cron(&HostRoot::new(host.0.path()), true);
+        let found: Vec<_> = jobs.iter().map(|job| (job.name.as_str(), seconds(job.every))).collect();
+        let expected = [
+            ("/etc/cron.hourly/fstrim", Some(3600)),
+            ("/etc/periodic/daily/b", Some(86_400)),
+            ("/etc/cron.weekly/fstrim", Some(604_800)),
+            ("/etc/cron.monthly/c", Some(2_592_000)),
+            ("/etc/cron.d/trim", Some(86_400)),
+            ("/etc/cron.d/trim", Some(3600)),
+            ("/etc/crontab", None),
+        ];
+        assert_eq!(found, expected);
+        assert_eq!(jobs[0].calls, [Call::Paths(vec!["/srv".into()])]);
+        assert_eq!(jobs[2].calls, Call::all_in("fstrim --all", true), "judged by its name");
+    }
+
+    #[test]
+    fn a_file_system_is_trimmed_by_the_jobs_that_reach_one_of_its_mounts() {
+        const HOME: &str = "it trims only /home";
+        const DAEMON: &str = "it does not manage this file system";
+        let mounts = [mount(8, "/srv"), mount(8, "/srv/ftp"), mount(9, "/home")];
+        let job = |name: &str, paths: &[&str], broken: Option<&str>| Job {
+            name: name.to_owned(),
+            every: interval("daily"),
+            calls: paths.iter().map(|path| Call::Paths(vec![path.into()])).collect(),
+            broken: broken.map(|why| WhyNot::Other(why.to_owned())),
         };
+        let status = |point: &str| json!({ "file_systems": [{ "mount_point": point, "status": { "policy": "batch:1w" } }] });
+        let host = Host::new("");
+        let root = HostRoot::new(host.0.path());
+        // A job or what the daemon manages; then the periodic trims, and what the others say.
+        for (jobs, status, coming, others) in [
+            (vec![job("a", &["/srv"], None)], None, &["a batch:1d"][..], &[][..]),
+            (vec![job("a", &["/srv/ftp"], None)], None, &["a batch:1d"], &[]),
+            (vec![job("a", &["/home"], None)], None, &[], &[HOME]),
+            (vec![job("a", &["/home", "/srv"], None)], None, &["a batch:1d"], &[]),
+            (vec![job("a", &["/srv", "/home"], None)], None, &["a batch:1d"], &[]),
+            (vec![job("a", &["/home", "/mnt"], None)], None, &[], &[HOME]),
+            (vec![job("a", &["/srv"], Some("masked"))], None, &[], &["masked"]),
+            (
+                vec![Job { calls: vec![Call::of_service()], ..job("a", &[], None) }],
+                None,
+                &["a batch:1d, by fstab"],
+                &[],
+            ),
+            // Of two calls, one never reads fstab.
+            (
+                vec![Job {
+                    calls: vec![Call::of_service(), Call::Paths(vec!["/srv".into()])],
+                    ..job("a", &[], None)
+                }],
+                None,
+                &["a batch:1d"],
+                &[],
+            ),
+            // A timer of one mount is told of there alone.
+            (vec![job("a@home", &["/home"], None)], None, &[], &[]),
+            (vec![job("a@srv", &["/srv"], None)], None, &["a@srv batch:1d"], &[]),
+            (
+                vec![job("a@srv", &["/srv"], None), job("b", &["/srv"], None), job("a", &["/srv"], None)],
+                None,
+                &["a batch:1d", "b batch:1d", "a@srv batch:1d"],
+                &[],
+            ),
+            (vec![], Some(status("/srv")), &["trimwised trimwised:batch:1w, by fstab"], &[]),
+            (vec![], Some(status("/srv/ftp")), &["trimwised trimwised:batch:1w, by fstab"], &[]),
+            (vec![], Some(status("/home")), &[], &[DAEMON]),
+        ] {
+            let names = ["a", "b", TRIMWISED].map(str::to_owned).to_vec();
+            let case = format!("{jobs:?}, {status:?}");
+            let has_daemon = status.is_some();
+            let listing = Listing::of(&root, &mounts);
+            let found =
+                Trimmers { names, jobs, root: &root, listing, status, has_daemon, is_daemon_missing: false };
+            let (found, left_out) = found.of(&[&mounts[0], &mounts[1]]);
+            let found = found.iter().map(|one| {
+                let heeds = if one.heeds_fstab { ", by fstab" } else { "" };
+                format!("{} {}{heeds}", one.name, one.policy.as_ref().unwrap())
+            });
+            assert_eq!(found.collect::<Vec<_>>(), coming, "{case}");
+            let left_out: Vec<_> = left_out.iter().map(|one| one.why.clone()).collect();
+            let others: Vec<_> = others.iter().map(|&why| WhyNot::Other(why.to_owned())).collect();
+            assert_eq!(left_out, others, "{case}");
+        }
+    }
+
+    #[test]
+    fn enabled_timers_and_the_daemon_are_named_under_systemd() {
+        const TIMERS: &str = "etc/systemd/system/timers.target.wants";
+        const DAEMON: &str = "etc/systemd/system/multi-user.target.wants/trimwised.service";
+        let [of_btrfs, of_fstrim, of_srv] = ["btrfs-trim.timer", "fstrim.timer", "fstrim-daily@srv.timer"]
+            .map(|timer| format!("{TIMERS}/{timer}"));
+        let ssh = DAEMON.replace("trimwised", "ssh");
+        // The files, and whether a daemon listens; then the names and whether there is a daemon.
+        for (files, listens, names, has_daemon) in [
+            (
+                &["run/systemd/system/x", &of_btrfs, &of_fstrim][..],
+                false,
+                &["fstrim.timer", "btrfs-trim.timer"][..],
+                false,
+            ),
+            (&["run/systemd/system/x", &of_srv], false, &[], false),
+            (&["run/systemd/system/x", DAEMON], false, &[TRIMWISED], true),
+            (&["run/systemd/system/x", DAEMON, "run/trimwise/control.sock"], false, &[TRIMWISED], true),
+            (&["run/systemd/system/x", &ssh, "run/trimwise/control.sock"], false, &[], false),
+            (&["run/trimwise/x"], true, &[TRIMWISED], true),
+            (&["run/trimwise/x", DAEMON], true, &[TRIMWISED], true),
+            // Under another init, enabled units never run.
+            (&[&of_fstrim, DAEMON], false, &[], false),
+        ] {
+            let host = Host::new("");
+            for file in files {
+                host.file(file, "");
+            }
+            let root = HostRoot::new(host.0.path());
+            if listens {
+                let listener = UnixListener::bind(root.path("run/trimwise/control.sock")).unwrap();
+                std::thread::spawn(move || drop(listener.accept()));
+            }
+            let found = trimmers(&root, Path::new("/run/trimwise"), &[], false);
+            assert_eq!(
+                (found.names.join(" "), found.has_daemon),
+                (names.join(" "), has_daemon),
+                "{files:?}, listens: {listens}"
+            );
+            assert!(!found.is_daemon_missing, "it cannot be told of a host in a folder: {files:?}");
+        }
+    }
+
+    #[test]
+    fn a_timer_has_the_interval_of_its_unit_and_the_calls_of_its_service() {
+        const LIB: &str = "usr/lib/systemd/system";
+        let host = Host::new("");
+        for (unit, text) in [
+            ("fstrim.timer", "OnCalendar=weekly"),
+            ("other.timer", "OnCalendar=daily\nUnit=trims.service"),
+            ("trims.service", "ExecStart=/bin/sh -c \\\n  'fstrim /srv'"),
+            ("script.timer", "OnCalendar=hourly"),
+            ("script.service", "ExecStart=-/opt/trim"),
+            ("relative.timer", "OnCalendar=hourly"),
+            ("relative.service", "ExecStart=sh trim"),
+            ("alone.timer", "OnCalendar=hourly"),
+        ] {
+            host.file(&format!("{LIB}/{unit}"), text);
+        }
+        host.file("opt/trim", "#!/bin/sh\nfstrim /srv").file("trim", "#!/bin/sh\nfstrim /srv");
+        let root = HostRoot::new(host.0.path());
+        let srv = || Call::Paths(vec!["/srv".into()]);
+        let no_start = || Some(WhyNot::Other("it does not start in a container".to_owned()));
+        for (timer, is_container, expected) in [
+            ("fstrim.timer", false, Some((Some(604_800), Call::of_service(), None))),
+            ("fstrim.timer", true, Some((Some(604_800), Call::of_service(), no_start()))),
+            ("other.timer", false, Some((Some(86_400), srv(), None))),
+            ("other.timer", true, Some((Some(86_400), srv(), None))),
+            ("script.timer", false, Some((Some(3600), srv(), None))),
+            ("fstrim-weekly@srv.timer", false, Some((Some(604_800), srv(), None))),
+            ("fstrim-rarely@srv.timer", false, Some((None, srv(), None))),
+            ("relative.timer", false, None),
+            ("alone.timer", false, None),
+            ("trims.service", false, None),
+        ] {
+            let found = of_timer(&root, timer, is_container);
+            let expected = expected.map(|(every, call, broken)| (every, vec![call], broken));
+            let found = found.map(|job| (seconds(job.every), job.calls, job.broken));
+            assert_eq!(found, expected, "{timer}, in a container: {is_container}");
+        }
+        for timer in ["fstrim.timer", "other.timer"] {
+            host.file(&format!("etc/systemd/system/timers.target.wants/{timer}"), "");
+        }
+        let found = trimmers(&root, Path::new("/run/trimwise"), &[], false);
+        let every = ["other.timer", "fstrim.timer", "alone.timer"].map(|timer| found.every_s(timer));
+        assert_eq!(every, [None; 3], "systemd does not run");
+        host.file("run/systemd/system/x", "");
+        let found = trimmers(&root, Path::new("/run/trimwise"), &[], false);
+        let every = ["other.timer", "fstrim.timer", "alone.timer"].map(|timer| found.every_s(timer));
+        assert_eq!(every, [Some(86_400), Some(604_800), None]);
+    }
+
+    #[test]
+    fn cron_runs_the_files_that_its_run_parts_accepts() {
+        const GUARDED: &str = "5 3 * * * root test -e /run/systemd/system || fstrim -a";
+        let names = ["trim", "trim_-1", "trim.sh", "trim~", "trim.rpmnew", ".trim"];
+        // The text of run-parts, and the names of these that it runs.
+        for (run_parts, expected) in
+            [("\x7fELF", &["trim", "trim_-1"][..]), ("#!/bin/bash", &["trim", "trim.sh", "trim_-1"])]
+        {
+            let host = Host::new("");
+            host.file("usr/bin/run-parts", run_parts).file("etc/crontab", GUARDED);
+            for name in names {
+                let path = format!("etc/cron.daily/{name}");
+                host.file(&path, "#!/bin/sh\nfstrim -a");
+                // Its owner, which is root, may execute it.
+                fs::set_permissions(host.0.path().join(path), fs::Permissions::from_mode(0o700)).unwrap();
+            }
+            host.file("etc/cron.daily/off", "#!/bin/sh\nfstrim -a");
+            let mut expected: Vec<_> =
+                expected.iter().map(|name| format!("/etc/cron.daily/{name}")).collect();
+            let found = |is_systemd| {
+                let jobs = of_cron(&HostRoot::new(host.0.path()), is_systemd);
+                jobs.into_iter().map(|job| job.name).collect::<Vec<_>>()
+            };
+            assert_eq!(found(true), expected, "{run_parts}");
+            expected.push("/etc/crontab".to_owned());
+            assert_eq!(found(false), expected, "{run_parts}, without systemd");
+        }
+    }
+
+    #[test]
+    fn what_fstab_exempts_is_left_out_by_the_daemon() {
+        let mounts = [mount(8, "/srv")];
+        for (options, expected) in
+            [("defaults", None), ("X-fstrim.notrim", Some("X-fstrim.notrim in /etc/fstab"))]
+        {
+            let host = Host::new("");
+            host.file("etc/fstab", &format!("/dev/sda /srv ext4 {options} 0 2\n"));
+            let root = HostRoot::new(host.0.path());
+            let mut found = trimmers(&root, Path::new("/run/trimwise"), &mounts, false);
+            found.has_daemon = true;
+            let (coming, others) = found.of(&[&mounts[0]]);
+            assert_eq!(coming.is_empty(), expected.is_some(), "{options}");
+            let why = others.into_iter().next().map(|one| one.why);
+            assert_eq!(why, expected.map(|why| WhyNot::Other(why.to_owned())), "{options}");
+        }
+    }
+
+    #[test]
+    fn btrfsmaintenance_names_its_mount_points() {
+        for (file, text, expected) in [
+            ("etc/sysconfig/btrfsmaintenance", "BTRFS_TRIM_MOUNTPOINTS=\"/:/srv\"", &["/", "/srv"][..]),
+            ("etc/default/btrfsmaintenance", "BTRFS_TRIM_MOUNTPOINTS='/srv'", &["/srv"]),
+            (
+                "etc/default/btrfsmaintenance",
+                "BTRFS_TRIM_MOUNTPOINTS=/\nBTRFS_TRIM_MOUNTPOINTS=/srv",
+                &["/srv"],
+            ),
+            ("etc/default/btrfsmaintenance", "BTRFS_TRIM_MOUNTPOINTS=\"auto\"", &[]),
+            ("etc/default/btrfsmaintenance", "BTRFS_SCRUB_MOUNTPOINTS=/", &[]),
+            ("etc/btrfsmaintenance", "BTRFS_TRIM_MOUNTPOINTS=/", &[]),
+        ] {
+            let host = Host::new("");
+            host.file(file, text);
+            let expected: Vec<PathBuf> = expected.iter().map(PathBuf::from).collect();
+            assert_eq!(btrfs_points(&HostRoot::new(host.0.path())), expected, "{file}: {text}");
+        }
+    }
+
+    #[test]
+    fn the_daemon_s_status_tells_what_it_leaves_alone() {
+        let mount = mount(8, "/srv");
         let other = |why: &str| Some(WhyNot::Other(why.to_owned()));
         let managed = |policy: &str, is_paused: bool| json!([{ "mount_point": "/srv", "status": { "policy": policy, "paused": is_paused } }]);
         for (status, expected) in [

@@ -89,8 +89,13 @@ impl Accounts {
 /// Returns true if the kernel reports every failed request of these devices: only where each disk below has a request
 /// queue. Drivers without one (some NVMe multipath, zram, pmem) report none.
 pub fn reports_failures<'a>(devices: impl IntoIterator<Item = &'a BlockDevice>) -> bool {
-    let disks = doctor::disks(&HostRoot::default(), devices.into_iter().map(|device| &device.sysfs));
-    !disks.is_empty() && disks.iter().all(|disk| Path::new("/sys/class/block").join(disk).join("mq").is_dir())
+    have_queues(&HostRoot::default(), devices)
+}
+
+fn have_queues<'a>(root: &HostRoot, devices: impl IntoIterator<Item = &'a BlockDevice>) -> bool {
+    let disks = doctor::disks(root, devices.into_iter().map(|device| &device.sysfs));
+    let has_queue = |disk: &String| root.path("/sys/class/block").join(disk).join("mq").is_dir();
+    !disks.is_empty() && disks.iter().all(has_queue)
 }
 
 /// Counts failed discards on some disks, through a separate trace instance.
@@ -113,7 +118,10 @@ impl Failures {
         let numbers = |disk: &String| SysBlock::named(&HostRoot::default(), disk).ok()?.numbers().ok();
         let disks = doctor::disks(&HostRoot::default(), devices.iter().map(|device| &device.sysfs));
         let disks = disks.iter().map(numbers).collect::<Option<BTreeSet<_>>>()?;
-        let tracing = Path::new(TRACING);
+        Self::on(Path::new(TRACING), disks)
+    }
+
+    fn on(tracing: &Path, disks: BTreeSet<(u32, u32)>) -> Option<Self> {
         remove_left_behind(tracing, NAME);
         let instance = Instance::create(tracing, &format!("{NAME}{}", std::process::id())).ok()?;
         let format = instance.find(Tracepoint::Error)?;
@@ -148,6 +156,10 @@ impl Failures {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
+    use trimwise_testing::fake_host::{Host, SDA};
+
     use super::*;
 
     const SENT: Bytes = Bytes::mib(80);
@@ -208,6 +220,121 @@ mod tests {
         assert!(words(Some(1)).starts_with("discards failed or were refused;"), "{}", words(Some(1)));
         let unknown = words(None);
         assert!(unknown.contains("sent 9 bytes, and FITRIM counts 7 as done"), "{unknown}");
+    }
+
+    #[test]
+    fn failures_are_reported_where_each_disk_below_has_a_queue() {
+        const SDB: &str = "pci0000:00/ata2/host1/target1:0:0/1:0:0:0/block/sdb";
+        for (with_queue, expected) in
+            [(&[SDA, SDB][..], true), (&[SDA], false), (&[SDB], false), (&["virtual/block/dm-0"], false)]
+        {
+            let host = Host::new("");
+            host.device(SDA, "8:0", 1).device(SDB, "8:16", 1).device("virtual/block/dm-0", "252:0", 1);
+            host.slave("virtual/block/dm-0", SDA).slave("virtual/block/dm-0", SDB);
+            host.file("sys/devices/virtual/block/dm-0/queue/discard_granularity", "512");
+            host.file("sys/devices/virtual/block/dm-0/size", "8");
+            for place in with_queue {
+                host.file(&format!("sys/devices/{place}/mq/0/cpu_list"), "0");
+            }
+            let root = HostRoot::new(host.0.path());
+            let mapped = BlockDevice::of(SysBlock::named(&root, "dm-0").unwrap()).unwrap();
+            assert_eq!(have_queues(&root, [&mapped]), expected, "queues of {with_queue:?}");
+            assert!(!have_queues(&root, []), "no device");
+        }
+    }
+
+    /// The id of `block_rq_error` in the fake tracing folder.
+    const ERROR: u16 = 2100;
+    const DATA_BYTES: usize = 240;
+
+    /// A record of a request on disk 8:MINOR.
+    fn record(id: u16, minor: u32) -> Vec<u8> {
+        const WORDS: u32 = 7;
+        // The kernel's bit field `type_len:5, time_delta:27`.
+        let head = if cfg!(target_endian = "big") { WORDS << 27 } else { WORDS };
+        let mut record = head.to_ne_bytes().to_vec();
+        record.resize(4 + 4 * WORDS as usize, 0);
+        record[4..6].copy_from_slice(&id.to_ne_bytes());
+        record[12..16].copy_from_slice(&(8 << 20 | minor).to_ne_bytes());
+        record
+    }
+
+    /// A page of a trace, before which a record was lost or not.
+    fn page(records: &[Vec<u8>], is_lost: bool) -> Vec<u8> {
+        let data = records.concat();
+        let commit = data.len() as u64 | u64::from(is_lost) << 31;
+        let mut page = [0u64.to_ne_bytes(), commit.to_ne_bytes()].concat();
+        page.extend(data);
+        page.resize(16 + DATA_BYTES, 0);
+        page
+    }
+
+    /// A tracing folder with the pages that two processors recorded, and the folder of this process's instance.
+    fn tracing(pages: [&[Vec<u8>]; 2]) -> (Host, String) {
+        let host = Host::new("");
+        let field = |what: &str, offset: usize, size: usize| {
+            format!("\tfield:{what};\toffset:{offset};\tsize:{size};\tsigned:0;\n")
+        };
+        let header = field("u64 timestamp", 0, 8) + &field("local_t commit", 8, 8);
+        host.file("events/header_page", &(header + &field("char data", 16, DATA_BYTES)));
+        let instance = format!("instances/{NAME}{}", std::process::id());
+        let fields = field("unsigned short common_type", 0, 2) + &field("dev_t dev", 8, 4);
+        let range = field("sector_t sector", 16, 8) + &field("unsigned int nr_sector", 24, 4);
+        let format = format!("name: block_rq_error\nID: {ERROR}\nformat:\n{fields}{range}");
+        host.file(&format!("{instance}/events/block/block_rq_error/format"), &format);
+        for (processor, pages) in pages.into_iter().enumerate() {
+            let pipe = format!("{instance}/per_cpu/cpu{processor}/trace_pipe_raw");
+            host.file(&pipe, "");
+            fs::write(host.0.path().join(pipe), pages.concat()).unwrap();
+        }
+        (host, instance)
+    }
+
+    #[test]
+    fn failed_discards_of_the_disks_are_counted_once() {
+        let ours = || record(ERROR, 0);
+        let (of_others, of_another_event) = (record(ERROR, 16), record(ERROR + 1, 0));
+        // The pages of two processors, and the count.
+        for (case, one, other, expected) in [
+            ("no record", vec![], vec![], Some(0)),
+            ("an empty page", vec![page(&[], false)], vec![], Some(0)),
+            ("one failed", vec![page(&[ours()], false)], vec![], Some(1)),
+            ("on another processor", vec![], vec![page(&[ours()], false)], Some(1)),
+            ("two and one", vec![page(&[ours(), ours()], false)], vec![page(&[ours()], false)], Some(3)),
+            ("two pages", vec![page(&[ours()], false), page(&[ours()], false)], vec![], Some(2)),
+            ("another disk's", vec![page(&[of_others], false)], vec![], Some(0)),
+            ("another event", vec![page(&[of_another_event, ours()], false)], vec![], Some(1)),
+            ("one lost", vec![page(&[], true)], vec![], None),
+            ("one lost of two pages", vec![page(&[], true), page(&[], false)], vec![], None),
+            ("lost and failed", vec![page(&[], true)], vec![page(&[ours()], false)], Some(1)),
+        ] {
+            let (host, _) = tracing([&one, &other]);
+            let mut failures = Failures::on(host.0.path(), BTreeSet::from([(8, 0), (8, 32)])).unwrap();
+            assert_eq!(failures.count(), expected, "{case}");
+            assert_eq!(failures.count(), Some(0), "{case}, since then");
+        }
+    }
+
+    #[test]
+    fn an_instance_records_failed_discards_until_it_is_dropped() {
+        let (host, instance) = tracing([&[], &[]]);
+        let left = host.0.path().join(format!("instances/{NAME}{}", u32::MAX));
+        fs::create_dir_all(&left).unwrap();
+        let failures = Failures::on(host.0.path(), BTreeSet::new()).unwrap();
+        assert!(!left.exists(), "the instance of a process that is gone is removed");
+        let text = |file: &str| fs::read_to_string(host.0.path().join(&instance).join(file)).unwrap();
+        for (file, expected) in [
+            ("tracing_on", "1"),
+            ("buffer_size_kb", "64"),
+            ("events/block/block_rq_error/filter", "rwbs ~ \"*D*\""),
+            ("events/block/block_rq_error/enable", "1"),
+        ] {
+            assert_eq!(text(file), expected, "{file}");
+        }
+        drop(failures);
+        assert_eq!(text("events/enable"), "0", "it is in use, so it stops recording");
+        let without = Host::new("");
+        assert!(Failures::on(without.0.path(), BTreeSet::new()).is_none(), "no tracefs");
     }
 
     #[test]

@@ -127,3 +127,102 @@ impl TrimError {
 fn errno_words(errno: Option<Errno>) -> String {
     errno.map_or_else(String::new, |errno| format!(" ({errno})"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_error_names_its_path_once_and_says_what_to_do() {
+        let path = || "/srv".to_owned();
+        let call = |means, errno| TrimError::Call {
+            path: path(),
+            call: "FITRIM",
+            means,
+            errno,
+            fs_type: "xfs".to_owned(),
+            device: "sda1".to_owned(),
+        };
+        let accounts = |failed| Accounts {
+            answered: Bytes(7),
+            counted: Some(Bytes(9)),
+            failed,
+            online: false,
+            stops: false,
+        };
+        for (error, expected) in [
+            (
+                TrimError::NotAMountPoint {
+                    path: path(),
+                    fs_type: "ext4".to_owned(),
+                    mount_point: "/data".to_owned(),
+                },
+                "not a mount point; it is on the ext4 mounted on /data: give that path",
+            ),
+            (
+                TrimError::NoDiscard {
+                    path: path(),
+                    device: "sda1".to_owned(),
+                    file: "/sys/dev/block/8:1".to_owned(),
+                },
+                "its device sda1 does not accept discards: /sys/dev/block/8:1 is 0. The cause may be a USB adapter, a \
+                 RAID controller or dm-crypt (without allow-discards)",
+            ),
+            (
+                TrimError::BeyondTheEnd { path: path(), end: Bytes(1 << 30) },
+                "the file system ends at 1 GiB (1073741824 bytes); expected a range that begins before that",
+            ),
+            (
+                TrimError::LeastExtent { path: path(), group: Bytes(128 << 20) },
+                "no extent is longer than a group of 128 MiB; expected a minimum extent of at most that",
+            ),
+            (
+                TrimError::Gone { path: path() },
+                "the file system was unmounted, or another one was mounted over it",
+            ),
+            (
+                TrimError::ReadOnly { path: path(), what: "its device sda1".to_owned() },
+                "its device sda1 is read-only, so nothing is trimmed there",
+            ),
+            (
+                TrimError::Failed { path: path(), accounts: accounts(Some(2)) },
+                "discards failed or were refused; the kernel's log says why",
+            ),
+            (
+                TrimError::Hanging { path: path(), in_flight: 5 },
+                "discards hang: 5 writes and discards are still in flight",
+            ),
+            (call(Meaning::NoDiscard, None), "FITRIM: sda1 does not accept discards"),
+            (
+                call(Meaning::NoCall, Some(Errno::NOTTY)),
+                "FITRIM: xfs does not support it here; ext4, XFS, btrfs, f2fs and vfat do (Inappropriate ioctl for \
+                 device (os error 25))",
+            ),
+        ] {
+            assert_eq!(error.what(), expected, "{error:?}");
+            assert_eq!(error.to_string(), format!("/srv: {expected}"), "{error:?}");
+            let means = match &error {
+                TrimError::Call { errno: None, .. } => Some(Meaning::NoDiscard),
+                TrimError::Call { .. } => Some(Meaning::NoCall),
+                _ => None,
+            };
+            assert_eq!(error.means(), means, "{error:?}");
+        }
+    }
+
+    #[test]
+    fn errors_of_others_keep_their_words() {
+        let source = || std::io::Error::from(std::io::ErrorKind::NotFound);
+        let open: TrimError = crate::path_error::at(std::path::Path::new("/srv"))(source()).into();
+        assert_eq!(open.what(), "entity not found");
+        assert_eq!(open.to_string(), "/srv: entity not found");
+        let mount = || MountError::Unknown { path: "/srv".to_owned() };
+        let none = || BlockDeviceError::None { mount_point: "/srv".to_owned(), fs_type: "tmpfs".to_owned() };
+        for (error, expected) in
+            [(TrimError::from(mount()), mount().to_string()), (TrimError::from(none()), none().to_string())]
+        {
+            assert_eq!((error.to_string(), error.what()), (expected.clone(), expected), "{error:?}");
+            assert_eq!(error.means(), None, "{error:?}");
+        }
+    }
+}

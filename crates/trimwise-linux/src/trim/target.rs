@@ -112,7 +112,17 @@ impl Target {
         answered: Bytes,
         failed: Option<u64>,
     ) -> Result<Accounts, TrimError> {
-        let devices = devices_of(&self.mount)?;
+        self.accounts_on(&devices_of(&self.mount)?, before, answered, failed)
+    }
+
+    /// Does the same for the given present state of the devices.
+    fn accounts_on(
+        &self,
+        devices: &[BlockDevice],
+        before: &Before,
+        answered: Bytes,
+        failed: Option<u64>,
+    ) -> Result<Accounts, TrimError> {
         let is_refusing = |now: &&BlockDevice| {
             now.limits.max.0 == 0
                 && self.devices.iter().any(|was| was.numbers == now.numbers && was.limits.max.0 > 0)
@@ -120,7 +130,7 @@ impl Target {
         if let Some(refusing) = devices.iter().find(is_refusing) {
             return Err(no_discard(&self.shown(), refusing));
         }
-        writable(&self.shown(), &self.mount, &devices)?;
+        writable(&self.shown(), &self.mount, devices)?;
         if before.errors.zip(self.errors()).is_some_and(|(before, after)| after > before) {
             return Err(self.failed_call("FITRIM", Meaning::Damaged, None));
         }
@@ -297,6 +307,20 @@ impl Target {
         let file = self.open()?;
         let now = mount_of_open(&file)?;
         writable(&self.shown(), &now, &self.devices)?;
+        self.trim_by(slice, min_extent, |range| fitrim(file.as_fd(), range)).or_else(|errno| {
+            // If the device is the cause, report that instead of a missing FITRIM.
+            takes_discards(&self.shown(), &devices_of(&self.mount)?)?;
+            Err(self.call("FITRIM", errno))
+        })
+    }
+
+    /// Splits a slice into the ranges that the file system must be given, and sums what `trim` returns for them.
+    fn trim_by(
+        &self,
+        slice: Span,
+        min_extent: Bytes,
+        mut trim: impl FnMut(&mut FstrimRange) -> Result<(), Errno>,
+    ) -> Result<Bytes, Errno> {
         // See the head of `trim.rs`.
         let calls = if self.kind == Kind::Xfs { self.slices(slice, 1) } else { vec![slice] };
         let mut answered = Bytes(0);
@@ -305,16 +329,12 @@ impl Target {
             // ntfs-3g cannot trim a part.
             let len = if is_all { u64::MAX } else { call.bytes().0 };
             let mut range = FstrimRange { start: call.start, len, minlen: min_extent.0 };
-            match fitrim(file.as_fd(), &mut range) {
+            match trim(&mut range) {
                 Ok(()) => answered.0 = answered.0.saturating_add(range.len),
                 // If the end of such a file system is unknown (vfat and f2fs may end before their device), FITRIM
                 // returns EINVAL for a range after it.
                 Err(Errno::INVAL) if self.kind == Kind::Other && call.start > 0 => {}
-                Err(errno) => {
-                    // If the device is the cause, report that instead of a missing FITRIM.
-                    takes_discards(&self.shown(), &devices_of(&self.mount)?)?;
-                    return Err(self.call("FITRIM", errno));
-                }
+                Err(errno) => return Err(errno),
             }
         }
         Ok(answered)
@@ -420,6 +440,7 @@ mod tests {
         assert_eq!(slices(layout, 150, 420, 1), [(150, 200), (200, 300), (300, 400), (400, 420)]);
         assert_eq!(slices(layout, 150, 420, 2), [(150, 300), (300, 420)]);
         assert_eq!(slices(layout, 0, 950, u64::MAX), [(0, 950)]);
+        assert_eq!(slices(layout, 750, 950, 0), [(750, 800), (800, 900), (900, 950)], "at least one group");
         assert_eq!(slices(layout, 7, 7, 1), []);
     }
 
@@ -562,6 +583,262 @@ mod tests {
         host.file("sys/devices/virtual/block/sdb/queue/iostats", "1");
         stat("sdb", "0 0 0 0 0 0 0 0 0 0 0");
         assert_eq!(target.counts().unwrap(), None, "a kernel before 4.19");
+    }
+
+    /// A target on two fake devices, of which sysfs has room for the files of ext4.
+    fn target_on(host: &Host, options: &str) -> Target {
+        let mut target = target(None);
+        target.mount.options = options.split(',').map(str::to_owned).collect();
+        target.devices = vec![device(host, 0, 1, 512), device(host, 1, 1, 512)];
+        discarded(host, [0, 0]);
+        target
+    }
+
+    /// Sets the sectors that sda and sdb have discarded.
+    fn discarded(host: &Host, sectors: [u64; 2]) {
+        for (name, sectors) in ["sda", "sdb"].into_iter().zip(sectors) {
+            let stat = format!("0 0 0 0 0 0 0 0 0 0 0 1 0 {sectors} 0");
+            host.file(&format!("sys/devices/virtual/block/{name}/stat"), &stat);
+        }
+    }
+
+    /// Reads the devices of a target again.
+    fn again(target: &Target) -> Vec<BlockDevice> {
+        target.devices.iter().map(|device| BlockDevice::of(device.sysfs.clone()).unwrap()).collect()
+    }
+
+    #[test]
+    fn accounts_take_the_difference_of_the_counts_if_they_mean_something() {
+        const BOTH: [bool; 2] = [true, true];
+        const ONE: [bool; 2] = [true, false];
+        // Which devices have a queue, the options, the sectors that they had discarded and have now, the sectors that
+        // FITRIM claims; then the sectors counted, and whether they may include others' discards.
+        for (queues, options, before, after, answered, counted, online) in [
+            (BOTH, "rw", [10, 5], [18, 21], 24, Some(24), false),
+            (BOTH, "rw", [10, 5], [18, 21], 23, Some(24), false),
+            (BOTH, "rw,discard", [10, 5], [18, 21], 24, Some(24), true),
+            (BOTH, "rw,discard=async", [10, 5], [18, 21], 24, Some(24), true),
+            (BOTH, "rw,discard,nodiscard", [10, 5], [18, 21], 24, Some(24), false),
+            (BOTH, "rw", [0, 0], [0, 0], 0, Some(0), false),
+            // Without a queue, zero since boot means that the driver does not count.
+            (ONE, "rw", [0, 0], [0, 0], 0, None, false),
+            (ONE, "rw", [0, 1], [0, 1], 0, Some(0), false),
+            // Without a queue, a mapping may count twice.
+            (ONE, "rw", [0, 0], [8, 0], 8, Some(8), false),
+            (ONE, "rw", [0, 0], [8, 0], 7, Some(8), true),
+            (ONE, "rw", [0, 0], [8, 0], 9, Some(8), false),
+        ] {
+            let host = Host::new("");
+            let mut target = target_on(&host, options);
+            for (name, _) in ["sda", "sdb"].into_iter().zip(queues).filter(|(_, has_queue)| *has_queue) {
+                host.file(&format!("sys/devices/virtual/block/{name}/mq/0/cpu_list"), "0");
+            }
+            let sectors = |n: u64| Bytes(n * 512);
+            discarded(&host, before);
+            let noted = target.before().unwrap();
+            assert_eq!(noted.counted(), Some(sectors(before[0] + before[1])));
+            discarded(&host, after);
+            let case = format!("queues {queues:?}, {options}, {before:?} to {after:?}, {answered} answered");
+            for (stops, failed) in [(false, None), (true, Some(3))] {
+                target.stops = if stops { vec!["md0".to_owned()] } else { Vec::new() };
+                let of =
+                    |noted| target.accounts_on(&again(&target), noted, sectors(answered), failed).unwrap();
+                let counted = counted.map(sectors);
+                let expected = Accounts { answered: sectors(answered), counted, failed, online, stops };
+                assert_eq!(of(&noted), expected, "{case}");
+                // Whether discards are mixed cannot be told from counts that are missing.
+                let unknown = Before { counts: None, ..noted };
+                let online = options == "rw,discard" || options == "rw,discard=async";
+                assert_eq!(
+                    of(&unknown),
+                    Accounts { counted: None, online, ..expected },
+                    "{case}, no count before"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn accounts_fail_if_a_device_refuses_or_the_file_system_is_damaged() {
+        let file = |file: &str, text: &str| (format!("sys/{file}"), text.to_owned());
+        let max = |name: &str, max: &str| {
+            file(&format!("devices/virtual/block/{name}/queue/discard_max_bytes"), max)
+        };
+        let errors = |text: &str| file("fs/ext4/sda/errors_count", text);
+        // What is before, what changes, and the error.
+        for (before, after, expected) in [
+            (vec![], vec![], ""),
+            (vec![], vec![max("sda", "0")], "/proc: its device sda does not accept discards"),
+            (vec![], vec![max("sdb", "0")], "/proc: its device sdb does not accept discards"),
+            (vec![max("sdb", "0")], vec![max("sdb", "0")], ""),
+            (vec![max("sdb", "0")], vec![max("sdb", "1")], ""),
+            (vec![], vec![file("devices/virtual/block/sdb/ro", "1")], "/proc: its device sdb is read-only"),
+            (vec![errors("3")], vec![errors("3")], ""),
+            (vec![errors("3")], vec![errors("4")], "/proc: FITRIM: the file system is damaged"),
+            (vec![errors("3")], vec![errors("2")], ""),
+            (vec![], vec![errors("1")], ""),
+        ] {
+            let host = Host::new("");
+            let mut target = target_on(&host, "rw");
+            for (path, text) in &before {
+                host.file(path, text);
+            }
+            target.devices = again(&target);
+            // Joined to /sys/fs/ext4, an absolute path leads to the fake host.
+            let ext4 = host.0.path().join("sys/fs/ext4/sda");
+            target.devices[0].name = ext4.display().to_string();
+            let noted = target.before().unwrap();
+            for (path, text) in &after {
+                host.file(path, text);
+            }
+            let found = target.accounts_on(&again(&target), &noted, Bytes(0), None);
+            let said = found.map_or_else(|error| error.to_string(), |_| String::new());
+            assert!(said.starts_with(expected), "{before:?}, then {after:?}: {said}");
+            assert_eq!(said.is_empty(), expected.is_empty(), "{before:?}, then {after:?}: {said}");
+        }
+    }
+
+    #[test]
+    fn a_slice_becomes_the_calls_that_its_file_system_needs() {
+        const ALL: u64 = u64::MAX;
+        let host = Host::new("");
+        let mut target = target_on(&host, "rw");
+        let groups = || groups_of(100, 0, 950);
+        let einval = || vec![Err(Errno::INVAL)];
+        // The kind, the layout, the slice, what the calls return; then start and length of the calls, and the result.
+        for (kind, layout, (start, end), returned, calls, expected) in [
+            (Kind::Ext4, groups(), (150, 420), vec![Ok(7)], vec![(150, 270)], Ok(7)),
+            (Kind::Btrfs, None, (0, ALL), vec![Ok(7)], vec![(0, ALL)], Ok(7)),
+            (
+                Kind::Xfs,
+                groups(),
+                (150, 420),
+                vec![Ok(1), Ok(20), Ok(300), Ok(4000)],
+                vec![(150, 50), (200, 100), (300, 100), (400, 20)],
+                Ok(4321),
+            ),
+            (Kind::Xfs, groups(), (0, 200), vec![Ok(ALL), Ok(5)], vec![(0, 100), (100, 100)], Ok(ALL)),
+            (
+                Kind::Xfs,
+                groups(),
+                (0, 300),
+                vec![Ok(1), Err(Errno::IO)],
+                vec![(0, 100), (100, 100)],
+                Err(Errno::IO),
+            ),
+            // Only another file system is asked for everything, and only for all of its device.
+            (Kind::Other, None, (0, GIB), vec![Ok(7)], vec![(0, ALL)], Ok(7)),
+            (Kind::Other, None, (0, GIB + 1), vec![Ok(7)], vec![(0, ALL)], Ok(7)),
+            (Kind::Other, None, (0, GIB - 1), vec![Ok(7)], vec![(0, GIB - 1)], Ok(7)),
+            (Kind::Other, None, (1, GIB), vec![Ok(7)], vec![(1, GIB - 1)], Ok(7)),
+            (Kind::Ext4, None, (0, GIB), vec![Ok(7)], vec![(0, GIB)], Ok(7)),
+            // Such a file system may end before its device.
+            (Kind::Other, None, (512, GIB), einval(), vec![(512, GIB - 512)], Ok(0)),
+            (Kind::Other, None, (0, 512), einval(), vec![(0, 512)], Err(Errno::INVAL)),
+            (Kind::Ext4, None, (512, GIB), einval(), vec![(512, GIB - 512)], Err(Errno::INVAL)),
+            (Kind::Other, None, (512, 513), vec![Err(Errno::IO)], vec![(512, 1)], Err(Errno::IO)),
+        ] {
+            (target.kind, target.layout) = (kind, layout);
+            let (mut seen, mut answers) = (Vec::new(), returned.into_iter());
+            let found = target.trim_by(Span { start, end }, Bytes(4096), |range| {
+                seen.push((range.start, range.len, range.minlen));
+                answers.next().unwrap().map(|len| range.len = len)
+            });
+            let case = format!("{kind:?} {start} to {end}");
+            let calls: Vec<_> = calls.into_iter().map(|(start, len)| (start, len, 4096)).collect();
+            assert_eq!(seen, calls, "{case}");
+            assert_eq!(found, expected.map(Bytes), "{case}");
+        }
+    }
+
+    #[test]
+    fn only_the_file_system_that_was_examined_is_trimmed() {
+        let host = Host::new("");
+        let mut target = target_on(&host, "rw");
+        let slice = |target: &Target| {
+            target.trim_slice(Span { start: 0, end: 100 }, Bytes(0)).unwrap_err().to_string()
+        };
+        let said = slice(&target);
+        assert!(said.starts_with("/proc: the file system was unmounted"), "{said}");
+        let proc = Path::new("/proc");
+        target.identity = identity(&open(proc).unwrap(), proc).unwrap();
+        // FITRIM fails, and its device is looked for.
+        let said = slice(&target);
+        assert!(said.starts_with("/proc: proc is not on a block device"), "{said}");
+        host.file("sys/devices/virtual/block/sdb/ro", "1");
+        let said = slice(&target);
+        assert!(said.starts_with("/proc: its device sdb is read-only"), "{said}");
+    }
+
+    #[test]
+    fn ext4_trims_groups_again_if_the_minimum_is_shorter_than_the_last() {
+        use TrimmedGroups::{Again, AgainSince, Skipped, Unknown};
+        let host = Host::new("");
+        let mut target = target_on(&host, "rw");
+        // Joined to /sys/fs/ext4, an absolute path leads to the fake host.
+        target.devices[0].name = host.0.path().join("sys/fs/ext4/sda").display().to_string();
+        let layout = groups_of(1 << 20, 0, GIB).map(|layout| Layout { cluster: Bytes(4096), ..layout });
+        target.layout = layout;
+        assert_eq!(target.trimmed_groups(Bytes(0)), Unknown, "before Linux 5.17");
+        for (kind, layout, last, least, expected) in [
+            (Kind::Ext4, layout, "2\n", 4096, AgainSince { last: 2 }),
+            (Kind::Ext4, layout, "2\n", 8191, AgainSince { last: 2 }),
+            (Kind::Ext4, layout, "2\n", 8192, Skipped),
+            (Kind::Ext4, layout, "2\n", 12_288, Skipped),
+            (Kind::Ext4, layout, "0\n", 0, Skipped),
+            (Kind::Ext4, layout, "many\n", 0, Unknown),
+            (Kind::Ext4, None, "2\n", 8192, Again),
+            (Kind::Xfs, layout, "2\n", 8192, Again),
+        ] {
+            host.file("sys/fs/ext4/sda/last_trim_minblks", last);
+            (target.kind, target.layout) = (kind, layout);
+            let case = format!("{kind:?}, {layout:?}, last {last:?}, now {least} bytes");
+            assert_eq!(target.trimmed_groups(Bytes(least)), expected, "{case}");
+        }
+        target.restore_last_least(77);
+        let file = host.0.path().join("sys/fs/ext4/sda/last_trim_minblks");
+        assert_eq!(std::fs::read_to_string(file).unwrap(), "77");
+    }
+
+    #[test]
+    fn only_xfs_is_waited_for_and_its_writes_are_counted() {
+        let host = Host::new("");
+        let mut target = target_on(&host, "rw");
+        discarded(&host, [8, 16]);
+        for kind in [Kind::Ext4, Kind::Btrfs, Kind::Other] {
+            target.kind = kind;
+            let settled = target.settle(None).unwrap();
+            assert_eq!((settled.took, settled.in_flight), (Duration::ZERO, 0), "{kind:?}");
+        }
+        target.kind = Kind::Xfs;
+        assert!(target.settle(None).is_err(), "`inflight` must be read");
+        // Reads and writes in flight on the two devices, and the sectors to wait for.
+        for (inflight, enough) in
+            [(["9 0", "9 0"], None), (["0 9", "0 9"], Some(24)), (["9 0", "0 9"], Some(23))]
+        {
+            for (name, text) in ["sda", "sdb"].into_iter().zip(inflight) {
+                host.file(&format!("sys/devices/virtual/block/{name}/inflight"), text);
+            }
+            let settled = target.settle(enough.map(|sectors: u64| Bytes(sectors * 512))).unwrap();
+            assert_eq!((settled.took, settled.in_flight), (Duration::ZERO, 0), "{inflight:?}, {enough:?}");
+        }
+    }
+
+    #[test]
+    fn ranges_cover_the_file_system_and_a_map_needs_one_device() {
+        let host = Host::new("");
+        let mut target = target_on(&host, "rw");
+        let proc = Path::new("/proc");
+        target.identity = identity(&open(proc).unwrap(), proc).unwrap();
+        target.layout = groups_of(100, 0, 950);
+        let whole = Listed { free: vec![Span { start: 0, end: 950 }], from: 0, upto: 950 };
+        assert_eq!(target.ranges(0).unwrap(), whole);
+        let means = |target: &Target| target.free_spans(Bytes(1), 0, 9).unwrap_err().means();
+        assert_eq!(means(&target), Some(Meaning::NoDiscard), "two devices");
+        target.devices.pop();
+        assert_eq!(means(&target), Some(Meaning::NoCall), "/proc has no map");
+        target.layout = None;
+        assert_eq!(means(&target), Some(Meaning::NoDiscard), "no layout");
     }
 
     #[test]
