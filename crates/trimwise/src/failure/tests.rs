@@ -32,7 +32,7 @@ fn each_door_spells_a_field_in_its_own_way() {
         said(&Mistake::of("target", "").expected("a target").fail()),
         [
             "--target '': expected a target",
-            "target: '': expected a target",
+            "--target '': expected a target",
             "target: '': expected a target",
             "target='': expected a target",
         ]
