@@ -746,6 +746,20 @@ fn more_life_of_the_flash_decides_where_time_does_not() {
 }
 
 #[test]
+fn of_lives_that_hardly_differ_the_shortest_is_told() {
+    let nand = |policy: &str| match policy {
+        "off" => Some(1_000),
+        "commit" => Some(1_030),
+        _ => Some(980),
+    };
+    let times = [six("off", 100.0), six("commit", 100.0), six("batch:1d", 100.0)];
+    let one = comparison_with(None, &times, None, false, nand).conclusion.unwrap();
+    assert_eq!(one.decision, Decision::DoesNotMatter, "{one:?}");
+    let times = one.worth.unwrap().life_times.unwrap();
+    assert!((times - 1.0 / 1.03).abs() < 1e-9, "{times}");
+}
+
+#[test]
 fn of_those_that_save_only_wear_the_longest_life_is_chosen() {
     for (batch, judicious, chosen) in [
         (1_000, 1_500, "batch:1d"),

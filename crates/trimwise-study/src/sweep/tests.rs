@@ -138,6 +138,22 @@ fn cells_that_come_during_a_scan_are_scanned_again() {
     assert_eq!(folder.count(cells), 3);
 }
 
+/// As when another process adds cells meanwhile.
+#[cfg(feature = "parquet")]
+#[test]
+fn a_data_set_that_is_written_again_lists_each_part_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let grid =
+        grid(dir.path(), "devices = ['DRIVE']\npolicies = ['off']\nworkloads = ['MAIL']\nreps = 2").unwrap();
+    let folder = Folder::open(&dir.path().join("out"), &grid, false).unwrap();
+    let mut summary = Summary::of(&grid, &SweepRequest::default());
+    for (cell, missing) in [(0, 1), (1, 0)] {
+        folder.enter(cell, &Outcome::Error("invented".to_owned())).unwrap();
+        write_parts(&grid, &folder, &mut summary).unwrap();
+        assert_eq!((summary.parts.len(), summary.missing_cells), (1, missing), "{:?}", summary.parts);
+    }
+}
+
 #[test]
 fn a_wrong_grid_is_refused_with_its_line_its_key_and_what_is_accepted() {
     let folder = tempfile::tempdir().unwrap();

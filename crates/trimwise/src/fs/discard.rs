@@ -246,3 +246,17 @@ fn merged(mut extents: Vec<UnitRange>) -> Vec<UnitRange> {
     });
     extents
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn freed_extents_that_touch_are_merged_within_a_group() {
+        let range = |start, units| UnitRange::new(Lpn(start), units);
+        let freed =
+            [range(GROUP_UNITS, 4), range(8, 4), range(20, 1), range(4, 4), range(GROUP_UNITS - 4, 4)];
+        let expected = [range(4, 8), range(20, 1), range(GROUP_UNITS - 4, 4), range(GROUP_UNITS, 4)];
+        assert_eq!(merged(freed.to_vec()), expected);
+    }
+}

@@ -607,6 +607,34 @@ mod tests {
         FileShape { inode, page: 0, size_pages, is_open: false, left: None, right: None }
     }
 
+    /// As `ext4_mb_measure_extent`: until one is long enough the longest counts, then the shortest, and the first of
+    /// equals.
+    #[test]
+    fn of_equally_good_extents_the_first_is_kept() {
+        let mut search = Search {
+            goal_group: 0,
+            goal_units: 100,
+            window_units: 100,
+            least_units: 1,
+            is_data: true,
+            best: None,
+            scanned: 0,
+            status: Status::Continue,
+        };
+        for (start, units, kept) in [
+            (0, 10, 0),
+            (50, 10, 0),
+            (70, 11, 70),
+            (200, 128, 200),
+            (400, 128, 200),
+            (600, 120, 600),
+            (800, 120, 600),
+        ] {
+            search.measure(UnitRange::new(Lpn(start), units));
+            assert_eq!(search.best.map(|best| best.start), Some(Lpn(kept)), "after {units} units at {start}");
+        }
+    }
+
     fn file(allocator: &mut Allocator, goal: u64, shape: FileShape, want: u64) -> UnitRange {
         allocator.allocate_for_file(Lpn(goal), want, shape).0.expect("there is room")
     }

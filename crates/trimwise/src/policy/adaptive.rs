@@ -794,6 +794,17 @@ mod tests {
     }
 
     #[test]
+    fn where_the_average_extent_is_too_short_one_command_looks_for_a_longer_one() {
+        let mut one = Adaptive { ranges_max: 4, depth: 4, unit_ns: 1.0, ..Adaptive::default() };
+        one.took[..3].fill(Some(1e6));
+        let view = View { pending_extents: 20, quiet: ms(5), ..PART };
+        let mut decisions = Vec::new();
+        one.next(&view, true, &mut decisions);
+        let [Decision::WakeAt(_), Decision::Issue(shape)] = decisions[..] else { panic!("{decisions:?}") };
+        assert!(shape.units_min > view.pending_mean(), "{shape:?}");
+    }
+
+    #[test]
     fn it_says_what_it_believes() {
         let said =
             Host::new().governor.explain(&View { pending_units: 1, pending_extents: 1, ..Host::new().view });

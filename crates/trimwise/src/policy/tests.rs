@@ -424,6 +424,26 @@ fn judicious_leaves_the_first_commit_alone_for_50_ms_and_rests_after_commands() 
     assert_eq!(issues(&one.see(&PolicyEvent::Woken, full(3_004))), 1);
 }
 
+/// The first commit after the queue was emptied begins a rest of 50 ms, and does not end a longer one.
+#[test]
+fn judicious_goes_on_resting_after_a_command_when_a_commit_finds_the_queue_empty() {
+    let full = |at_ms| View {
+        used_units: 50_000,
+        pending_units: 45_000,
+        pending_extents: 20,
+        requests: 1,
+        quiet: SimDuration::ZERO,
+        ..view(at_ms)
+    };
+    let mut one = Hosted::new("judicious");
+    let took = SimDuration::from_millis(100);
+    one.see(&PolicyEvent::Issued(Acknowledged { ranges: 1, units: 1, took }), full(1_000));
+    assert_eq!(issues(&one.see(&PolicyEvent::Committed { freed_units: 45_000 }, full(1_010))), 0);
+    for (at_ms, commands) in [(1_060, 0), (1_399, 0), (1_400, 1)] {
+        assert_eq!(issues(&one.see(&PolicyEvent::Woken, full(at_ms))), commands, "at {at_ms} ms");
+    }
+}
+
 #[test]
 fn policies_explain_what_they_do_now() {
     let percent = |percent: u64| View { used_units: percent * 1_000, ..view(1_000) };

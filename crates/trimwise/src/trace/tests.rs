@@ -951,3 +951,25 @@ fn a_request_that_never_completes_is_written_without_a_completion() {
 fn plain_write(sectors: SectorRange) -> Request {
     input::plain(RequestKind::Write, sectors)
 }
+
+#[test]
+fn a_read_of_blktrace_is_synchronous_even_if_its_letters_do_not_say_so() {
+    for (rwbs, sync) in [("R", true), ("RA", true), ("RS", true), ("W", false), ("WS", true), ("D", false)] {
+        let (_, _, request) = blktrace::parse_rwbs(rwbs.as_bytes()).unwrap();
+        assert_eq!(request.sync, sync, "{rwbs}");
+    }
+}
+
+#[test]
+fn a_survey_of_a_recording_needs_the_space_of_what_was_before_it() {
+    let header = Header { devices: vec![TraceDevice::default()], has_prelude: true, ..Header::default() };
+    let mut writer = format::Writer::new(Vec::new(), &header).unwrap();
+    let write = |first| Event::Request(input::plain(RequestKind::Write, SectorRange::new(Lba(first), 8)));
+    for (at, event) in [(1, write(4096)), (2, Event::Begun), (5, write(8)), (7, write(8))] {
+        writer.write(&Record { at: SimTime(at), device: 0, event }).unwrap();
+    }
+    let bytes = writer.finish().unwrap();
+    let info = survey(&mut *open(&bytes[..], None).unwrap(), &mut |_| true);
+    assert_eq!((info.prelude_records, info.records, info.span_ns), (2, 2, 5));
+    assert_eq!((info.working_set_bytes, info.needed_bytes), (4096, 4104 * 512));
+}

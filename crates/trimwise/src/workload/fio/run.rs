@@ -468,6 +468,39 @@ mod tests {
     }
 
     #[test]
+    fn a_job_ends_at_its_runtime_and_does_not_wait_for_what_is_due_later() {
+        use crate::block::BlockQueue;
+        use crate::engine::Sim;
+        use crate::fs::Volume;
+        use crate::fs::host::{HostConfig, LinuxVersion};
+        use crate::fs::layout::FormatOptions;
+        use crate::policy::PolicySpec;
+        use crate::ssd::{Ssd, SsdConfig};
+        use crate::units::Bytes;
+        use crate::workload::program::Program;
+        use crate::workload::stage::Session;
+
+        // An operation each four seconds, for one.
+        let text = "[a]\nrw=write\nbs=4k\nsize=64k\nrate=1k\nruntime=1\n";
+        let program = Program::parse("job:a.fio", text).unwrap();
+        let drive = SsdConfig { capacity_bytes: Bytes::mib(512).0, ..SsdConfig::default() };
+        let host = HostConfig::of(LinuxVersion::TODAY, Bytes::mib(256));
+        let sim = Sim::new();
+        let queue = BlockQueue::new(&sim, Ssd::new(&drive, 1).unwrap(), host.queue);
+        sim.run(async move {
+            let volume = Volume::format(&queue, FormatOptions::TODAY).await.unwrap();
+            let fs = volume.mount(host, PolicySpec::COMMIT.governor()).await;
+            let session = Session::new(program, 5);
+            session.prepare(&fs).await.unwrap();
+            let begin = Files::now(&fs);
+            session.run_task(&fs, 0).await.unwrap();
+            let took_ms = Files::now(&fs).since(begin).as_nanos() / 1_000_000;
+            assert!((1_000..1_100).contains(&took_ms), "{took_ms} ms");
+        })
+        .unwrap();
+    }
+
+    #[test]
     fn a_pause_delays_the_next_operation_and_a_stop_ends_all() {
         let job = &jobs("[a]\nrw=write\nbs=4k\nsize=12k\nrate_iops=10")[0];
         let mut running = Running::new(job, 1);
