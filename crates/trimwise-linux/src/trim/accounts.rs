@@ -222,54 +222,6 @@ mod tests {
         assert!(unknown.contains("sent 9 bytes, and FITRIM counts 7 as done"), "{unknown}");
     }
 
-    /// What the kernel could not report may have failed, too.
-    #[test]
-    fn failures_are_unknown_if_reports_were_lost_and_none_came() {
-        const PAGE: &str = "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;\n\
-            \tfield: local_t commit;\toffset:8;\tsize:8;\tsigned:1;\n\
-            \tfield: char data;\toffset:16;\tsize:4080;\tsigned:0;\n";
-        const ERROR: &str = "ID: 9\nformat:\n\
-            \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\n\
-            \tfield:dev_t dev;\toffset:8;\tsize:4;\tsigned:0;\n\
-            \tfield:sector_t sector;\toffset:16;\tsize:8;\tsigned:0;\n\
-            \tfield:unsigned int nr_sector;\toffset:24;\tsize:4;\tsigned:0;\n";
-        const MISSED: u64 = 1 << 31;
-        let record = |minor: u32| {
-            let mut record = vec![0; 28];
-            record[..2].copy_from_slice(&9_u16.to_ne_bytes());
-            record[8..12].copy_from_slice(&((7_u32 << 20) | minor).to_ne_bytes());
-            let words = record.len() as u32 / 4;
-            let head = if cfg!(target_endian = "big") { words << 27 } else { words };
-            [head.to_ne_bytes().to_vec(), record].concat()
-        };
-        let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name);
-        std::fs::create_dir(at("events")).unwrap();
-        std::fs::create_dir(at("instances")).unwrap();
-        std::fs::write(at("events/header_page"), PAGE).unwrap();
-        for (minors, flags, expected) in [
-            (&[][..], 0, Some(0)),
-            (&[3, 3], 0, Some(2)),
-            (&[3, 4], 0, Some(1)), // one of another disk
-            (&[], MISSED, None),
-            (&[4], MISSED, None),
-            (&[3], MISSED, Some(1)),
-        ] {
-            let data: Vec<u8> = minors.iter().flat_map(|&minor| record(minor)).collect();
-            let mut page = [0_u64.to_ne_bytes(), (data.len() as u64 | flags).to_ne_bytes()].concat();
-            page.extend(data);
-            page.resize(4096, 0);
-            std::fs::write(at("pipe"), page).unwrap();
-            let mut failures = Failures {
-                disks: [(7, 3)].into(),
-                format: Tracepoint::Error.parse(ERROR).unwrap(),
-                pipes: vec![File::open(at("pipe")).unwrap()],
-                instance: Instance::create(folder.path(), NAME).unwrap(),
-            };
-            assert_eq!(failures.count(), expected, "{minors:?}, flags {flags:x}");
-        }
-    }
-
     #[test]
     fn failures_are_reported_where_each_disk_below_has_a_queue() {
         const SDB: &str = "pci0000:00/ata2/host1/target1:0:0/1:0:0:0/block/sdb";
