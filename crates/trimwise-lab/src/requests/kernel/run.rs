@@ -16,6 +16,7 @@ use trimwise::failure::{Failure, Mistake, Mistakes};
 use trimwise::profile::Profile;
 use trimwise::trace::{Header, TraceDevice};
 use trimwise::units::{Bytes, Utilization};
+use trimwise::words;
 use trimwise_linux::kernel_name::KernelNameError;
 use trimwise_linux::sparse_store::SparseStore;
 use trimwise_uml::cell::{KernelTarget, ageing, disk_over, new_disk, settling};
@@ -360,9 +361,12 @@ impl RunReport {
     fn failed(&self) -> Option<Failure> {
         let of_program = self.program.failure().map(|how| format!("{}: {how}", self.command[0]));
         let of_kernel = (!self.complaints.is_empty())
-            .then(|| JobError::Complains { complaints: self.complaints.clone() }.to_string());
-        let all: Vec<String> = of_program.into_iter().chain(of_kernel).collect();
-        (!all.is_empty()).then(|| Failure::run(all.join("\n")))
+            .then(|| guests::job_failure(JobError::Complains { complaints: self.complaints.clone() }));
+        match (of_program, of_kernel) {
+            (Some(how), Some(Failure::Run(why))) => Some(Failure::Run(words![how, "\n", why])),
+            (Some(how), None) => Some(Failure::run(how)),
+            (_, of_kernel) => of_kernel,
+        }
     }
 
     /// Returns remarks on a completed run that could otherwise be misunderstood.
