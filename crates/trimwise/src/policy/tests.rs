@@ -397,17 +397,21 @@ fn judicious_turns_at_50_ms_of_quiet_and_at_85_percent() {
     }
 }
 
-#[test]
-fn judicious_leaves_the_first_commit_alone_for_50_ms_and_rests_after_commands() {
-    let ms = SimDuration::from_millis;
-    let full = |at_ms| View {
+/// A full queue on a device in use.
+fn full(at_ms: u64) -> View {
+    View {
         used_units: 50_000,
         pending_units: 45_000,
         pending_extents: 20,
         requests: 1,
         quiet: SimDuration::ZERO,
         ..view(at_ms)
-    };
+    }
+}
+
+#[test]
+fn judicious_leaves_the_first_commit_alone_for_50_ms_and_rests_after_commands() {
+    let ms = SimDuration::from_millis;
     let wake = |at_ms| vec![Decision::WakeAt(view(at_ms).now)];
     let mut one = Hosted::new("judicious");
     let first = PolicyEvent::Committed { freed_units: 45_000 };
@@ -427,14 +431,6 @@ fn judicious_leaves_the_first_commit_alone_for_50_ms_and_rests_after_commands() 
 /// The first commit after the queue was emptied begins a rest of 50 ms, and does not end a longer one.
 #[test]
 fn judicious_goes_on_resting_after_a_command_when_a_commit_finds_the_queue_empty() {
-    let full = |at_ms| View {
-        used_units: 50_000,
-        pending_units: 45_000,
-        pending_extents: 20,
-        requests: 1,
-        quiet: SimDuration::ZERO,
-        ..view(at_ms)
-    };
     let mut one = Hosted::new("judicious");
     let took = SimDuration::from_millis(100);
     one.see(&PolicyEvent::Issued(Acknowledged { ranges: 1, units: 1, took }), full(1_000));
