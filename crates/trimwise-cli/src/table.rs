@@ -39,6 +39,11 @@ pub fn laid_out(header: &[impl AsRef<str>], rows: &[impl AsRef<[String]>]) -> St
     laid_out_with(header, rows, &[])
 }
 
+/// Lays out a table as [`laid_out`] does, with a line above a row.
+pub fn laid_out_in_two(header: &[String], rows: &[Vec<String>], parted_at: Option<usize>) -> String {
+    Grid::new(header, rows, &[]).parted_at(parted_at).within(width_here())
+}
+
 /// Lays out a table as [`laid_out`] does, with a description below each row, from which it is never separated.
 pub fn laid_out_with(
     header: &[impl AsRef<str>],

@@ -18,6 +18,8 @@ pub struct Grid<'a> {
     rows: Vec<Vec<&'a str>>,
     /// The text below each row; empty if rows have no descriptions.
     descriptions: &'a [String],
+    /// The first row below a line that parts the table.
+    parted_at: Option<usize>,
 }
 
 impl<'a> Grid<'a> {
@@ -31,7 +33,13 @@ impl<'a> Grid<'a> {
             header: header.iter().map(AsRef::as_ref).collect(),
             rows: rows.iter().map(|row| cells(row.as_ref())).collect(),
             descriptions,
+            parted_at: None,
         }
+    }
+
+    /// Draws a line above a row.
+    pub fn parted_at(self, row: Option<usize>) -> Self {
+        Self { parted_at: row, ..self }
     }
 
     /// Renders the table in lines of at most `width` columns; only a single longer word exceeds them.
@@ -79,6 +87,9 @@ impl<'a> Grid<'a> {
         let rule = "─".repeat(width.min(total(widths) + 1));
         let mut text = line(&self.header, widths) + &rule + "\n";
         for (index, row) in self.rows.iter().enumerate() {
+            if self.parted_at == Some(index) {
+                text += &(rule.replace('─', "┄") + "\n");
+            }
             text += &line(row, widths);
             text += &self.description(index, width);
         }
@@ -109,7 +120,7 @@ impl<'a> Grid<'a> {
         let part = |columns: &Vec<usize>| {
             let of = |cells: &Vec<&'a str>| columns.iter().map(|&column| cells[column]).collect();
             let rows = self.rows.iter().map(of).collect();
-            Grid { header: of(&self.header), rows, descriptions: &[] }.within(width)
+            Grid { header: of(&self.header), rows, descriptions: &[], ..*self }.within(width)
         };
         parts.iter().map(part).collect::<Vec<_>>().join("\n")
     }

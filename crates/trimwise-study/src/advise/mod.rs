@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use serde::{Deserialize, Serialize};
-use trimwise::advise::{self, Cost, Difference, Means, Space};
+use trimwise::compare::means::Means;
+use trimwise::advise::{self, Cost, Difference, Space};
 use trimwise::compare::result::Cell;
 use trimwise::compare::statistics::{Sample, compare};
 use trimwise::compare::summary::Summary;
@@ -238,7 +239,7 @@ fn compared(request: &CompareRequest, hunt: &Hunt, found: &Found) -> CompareRequ
 
 pub fn command(request: &CompareRequest, settings: &Settings) -> String {
     let mut text = CommandText::new("advise");
-    text.option("--workload", &request.workload);
+    text.option("--workload", request.workload());
     request.devices.iter().for_each(|device| text.option("--device", device));
     request.here.iter().for_each(|path| text.option("--here", path.display()));
     if request.full_size {

@@ -4,7 +4,7 @@
 //! and repetitions are the model's.
 
 use serde::{Deserialize, Serialize};
-use trimwise::compare::result::{Cell, Target};
+use trimwise::compare::result::{Cell, DeviceVerdict, Target};
 use trimwise::compare::summary::{DeviceSummary, Summary, SummaryRow};
 use trimwise::numbers;
 use trimwise::policy::PolicyId;
@@ -62,14 +62,16 @@ impl Comparison {
         let (rows, mut compared, mut contradictions) = (kernel.rows(), Vec::new(), Vec::new());
         let verdict = &mut self.verdict;
         let overall = verdict.policy.clone().unwrap_or(PolicyId::OFF);
+        let chosen = |own: &DeviceVerdict| own.policy.clone().unwrap_or_else(|| model.baseline.clone());
         for own in &mut verdict.per_device {
             let of_device = |summary: &Summary| summary.devices.iter().position(|d| d.device == own.device);
             let (Some(m), Some(k)) = (of_device(&model), of_device(&kernel)) else { continue };
             let pair = Pair { model: &model.devices[m], kernel: &kernel.devices[k] };
-            if pair.can_compare([&model.baseline, &own.policy, &overall]) {
+            let policy = chosen(own);
+            if pair.can_compare([&model.baseline, &policy, &overall]) {
                 compared.push(own.device.clone());
             }
-            contradictions.extend(pair.contradictions(&model.baseline, &own.policy, &overall));
+            contradictions.extend(pair.contradictions(&model.baseline, &policy, &overall));
         }
         (check.summary, check.compared, check.contradictions) = (rows, compared, contradictions);
         if let Some(RealKernel { release, .. }) = &check.kernel {

@@ -47,7 +47,8 @@ use workload::Workload;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CompareRequest {
-    /// A PostMark file or a built-in name, an application, a fio job, a benchmark, a trace, or a program.
+    /// A PostMark file or a built-in name, an application, a fio job, a benchmark, a trace, or a program. Empty: the
+    /// usual one of the target ([`Self::workload`]).
     pub workload: String,
     /// Profiles by name or file. Empty: the default, or the one for `here`.
     pub devices: Vec<String>,
@@ -77,8 +78,8 @@ pub struct CompareRequest {
     pub budget_min: Option<u32>,
     /// Seed of everything drawn at random in the model.
     pub seed: Option<u64>,
-    /// Days over which the workload is spread; 0: it runs without a pause. `None`: 0, but with `here` a week if the
-    /// workload can be spread.
+    /// Days over which the workload is spread; 0: it runs without a pause. `None`: 0, but a week if nobody named a
+    /// workload, or with `here`, and the workload can be spread.
     pub days: Option<u32>,
     /// How the work is spread over the hours of each day.
     #[serde(with = "as_text::option")]
@@ -91,7 +92,7 @@ pub struct CompareRequest {
 impl Default for CompareRequest {
     fn default() -> Self {
         Self {
-            workload: defaults::WORKLOAD.to_owned(),
+            workload: String::new(),
             devices: Vec::new(),
             here: None,
             full_size: false,
@@ -117,6 +118,22 @@ impl Default for CompareRequest {
 }
 
 impl CompareRequest {
+    /// The workload that was asked for, or the usual one of the target.
+    pub fn workload(&self) -> &str {
+        match &*self.workload {
+            "" if self.here.is_some() => defaults::WORKLOAD_HERE,
+            "" if self.is_usual() => defaults::WORKLOAD,
+            "" => defaults::WORKLOAD_AT_ONCE,
+            given => given,
+        }
+    }
+
+    /// Whether the usual work of the model is asked for, spread over days.
+    fn is_usual(&self) -> bool {
+        let is_model = matches!(self.target.value(), Ok(RunOn::Model)) && self.fs.is_none_or(|fs| fs == FileSystem::Ext4);
+        self.workload.is_empty() && is_model && self.check.is_none() && !self.postmark
+    }
+
     /// Rejects numbers that are out of range, and a shape of days without days. The failure names the fields.
     pub fn check(&self) -> Result<(), Failure> {
         let day = match (&self.day, self.days) {
@@ -238,9 +255,8 @@ impl Comparison {
     /// Draws the conclusion from the runs, and has the verdict explain it.
     pub fn conclude(&mut self) {
         let conclusion = conclusion::of(self);
-        if let Some(verdict) =
-            conclusion.policy.as_ref().and_then(|policy| verdict::on(&Summary::of(&self.cells), policy))
-        {
+        let summary = Summary::of(&self.cells);
+        if let Some(verdict) = verdict::verdict(&summary, &conclusion::judged(self, &summary)) {
             self.verdict = verdict;
         }
         self.conclusion = Some(conclusion);
@@ -379,7 +395,7 @@ impl Settings {
     /// The settings that all targets share. `command` adds the target's options to the command that repeats the run.
     pub fn of(request: &CompareRequest, command: impl FnOnce(&mut CommandText)) -> Self {
         let mut text = CommandText::new("compare");
-        text.option("--workload", &request.workload);
+        text.option("--workload", request.workload());
         if request.is_elsewhere() {
             text.option("--target", &request.target);
         }
@@ -393,7 +409,7 @@ impl Settings {
         command(&mut text);
         request.judge.iter().for_each(|judge| text.option("--judge", judge));
         Self {
-            workload: request.workload.clone(),
+            workload: request.workload().to_owned(),
             target: Target::Model,
             file_system: None,
             utilization: None,
@@ -441,7 +457,9 @@ pub fn finish(
     let summary = Summary::of(&cells);
     let rows = summary.rows();
     let (baseline, measure) = (summary.baseline.clone(), summary.measure);
-    let verdict = verdict::of_summary(&summary).ok_or_else(|| Failure::run("no run gave a result"))?;
+    if summary.devices.is_empty() {
+        return Err(Failure::run("no run gave a result"));
+    }
     let mut comparison = Comparison {
         trimwise: trimwise::VERSION.into(),
         seed: request.seed.unwrap_or(defaults::SEED),
@@ -449,7 +467,7 @@ pub fn finish(
         partial: ended_by.is_some(),
         cells,
         summary: rows,
-        verdict,
+        verdict: Verdict::default(),
         conclusion: None,
         check: None,
         here,

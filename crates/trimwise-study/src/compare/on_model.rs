@@ -269,12 +269,12 @@ pub fn needs_days(policy: &str) -> Failure {
 
 /// Returns the days over which the workload is spread, if it is.
 pub fn days(request: &CompareRequest, workload: &Workload) -> Result<Option<Days>, Failure> {
-    let is_week =
-        || request.here.is_some() && request.check.is_none() && workload.expect_no_own_pace().is_ok();
+    let is_unspoken = request.here.is_some() && request.check.is_none() || request.is_usual();
+    let is_week = || is_unspoken && workload.expect_no_own_pace().is_ok();
     let days = match request.days {
         Some(0) => return Ok(None),
         Some(days) => days,
-        None if is_week() => defaults::DAYS_HERE,
+        None if is_week() => defaults::DAYS,
         None => return Ok(None),
     };
     if request.check.is_some() {

@@ -41,7 +41,7 @@ pub struct Scale {
 impl Scale {
     /// Chooses the scale of a drive of size `whole`, for which `profile` stands.
     pub fn of(whole: Bytes, profile: &SsdConfig, workload: &Workload, is_full_size: bool) -> Self {
-        let grows = workload.argument == defaults::WORKLOAD;
+        let grows = workload.argument == defaults::WORKLOAD_AT_ONCE;
         let (least, fixed) = match workload.scale_min() {
             Ok(_) if grows => (0.0, None),
             Ok(least) => (least, None),

@@ -106,10 +106,10 @@ impl Kind {
 impl Workload {
     /// Finds the workload of a request. It must be PostMark if its report is requested.
     pub fn of(request: &CompareRequest) -> Result<Self, Failure> {
-        let workload = Self::named(&request.workload)?;
+        let workload = Self::named(request.workload())?;
         if request.postmark && !workload.kind.has_postmark_report() {
             let why =
-                words![set("workload", &request.workload), " is not PostMark and has no report of its own"];
+                words![set("workload", request.workload()), " is not PostMark and has no report of its own"];
             return Err(Mistake::on("postmark").because(why).fail());
         }
         request.judge.map_or(Ok(()), |measure| workload.expect_judged_by(measure))?;

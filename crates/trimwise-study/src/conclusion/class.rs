@@ -133,7 +133,7 @@ fn of_class(profile: &str, mount: Mount, today: Today) -> Option<Result<OfClass,
     let request = CompareRequest {
         workload: defaults::WORKLOAD_HERE.to_owned(),
         here: Some("/".into()),
-        days: Some(defaults::DAYS_HERE),
+        days: Some(defaults::DAYS),
         ..CompareRequest::default()
     };
     let workload = Workload::of(&request);
@@ -182,7 +182,7 @@ fn cell(line: &str, profile: &str, drive: DriveFacts) -> Option<Cell> {
     let [rep, waiting_ns, host, nand, erases] = numbers[..] else { return None };
     let id = CellId { device: profile.to_owned(), policy, target: Target::Model, rep: rep as u32 };
     let freed = WorkloadFigures::Program(Done { files_removed: 1, ..Done::default() });
-    let elapsed_ns = u64::from(defaults::DAYS_HERE) * 86_400_000_000_000;
+    let elapsed_ns = u64::from(defaults::DAYS) * 86_400_000_000_000;
     Some(Cell {
         days: Some(DaysFigures { elapsed_ns, ..DaysFigures::default() }),
         device_stats: Some(DeviceFigures {

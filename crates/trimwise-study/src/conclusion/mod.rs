@@ -1,19 +1,9 @@
 //! The conclusion on TRIM for one file system: what a person should do. Every command shows the same one.
 //!
-//! A conclusion has the host's current policy, and one of four decisions: *keep* it, *change* it, *it does not matter*,
-//! or *cannot tell*. The rule:
-//!
-//! - Only policies that a host can have are chosen: mount options and fstrim of a stock kernel, trimwised, and the
-//!   caller's own. Bounds and changed kernels are not.
-//! - A policy is compared with the host's current one, or with no TRIM if there is no host.
-//! - A difference counts if it is *shown* (the test finds it) and *material*: [`WAITED_S_PER_DAY`] and [`TIME_PERCENT`]
-//!   of the time, or [`LIFE_PERCENT`] of a flash life that ends within [`LIFE_YEARS`].
-//! - *Change* if a policy is materially better in one respect and materially worse in none. Otherwise, *cannot tell* if
-//!   the intervals leave room for such a policy. Otherwise, *keep* if a policy is or may be materially worse. Otherwise
-//!   it does not matter.
-//! - Runs that are missing or freed nothing decide nothing.
-//! - A target below the file system ([`Means::Target`]) that ran and is materially better than the chosen policy has a
-//!   line of its own, since a host must first get its module.
+//! A conclusion has the host's current policy, or no TRIM if there is no host, and what [`judge`] decides about it. Only
+//! policies that a host can have are chosen: mount options and fstrim of a stock kernel, trimwised, and the caller's own.
+//! What patched kernels and the bound would add has a line of its own. Runs that are missing or freed nothing decide
+//! nothing.
 
 pub mod class;
 pub mod steps;
@@ -22,11 +12,11 @@ mod words;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use trimwise::advise::Means;
-use trimwise::compare::result::{Measure, Target};
-use trimwise::compare::statistics::{Comparison as Test, compare};
+pub use trimwise::compare::judge::{Decision, Worth};
+use trimwise::compare::judge::{self, Compared, Frame, Judgement};
+use trimwise::compare::means::Means;
+use trimwise::compare::result::Target;
 use trimwise::compare::summary::{DeviceSummary, PolicySummary, Summary};
-use trimwise::compare::why::Endurance;
 use trimwise::policy::PolicyId;
 use trimwise::trace::Knows;
 use trimwise_linux::doctor::{self, Diagnosis};
@@ -37,41 +27,6 @@ use crate::command_text::quoted;
 use crate::compare::Comparison;
 use crate::compare::here::Here;
 use steps::Steps;
-
-/// Waiting that a person might notice in a day of use.
-pub const WAITED_S_PER_DAY: f64 = 5.0;
-/// Share of the time that a person might notice.
-pub const TIME_PERCENT: f64 = 2.0;
-/// Difference in the life of the flash that counts.
-pub const LIFE_PERCENT: f64 = 5.0;
-/// Flash that lasts longer than this outlives its host.
-pub const LIFE_YEARS: f64 = 15.0;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Decision {
-    /// Nothing is better than the current policy, and something is, or may be, materially worse.
-    Keep,
-    Change,
-    /// Nothing that a host can do differs materially.
-    DoesNotMatter,
-    CannotTell,
-}
-
-/// The gain of a policy over the host's current one, as a person feels it. Positive is better.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Worth {
-    /// Waiting saved in a day, if the work was spread over days.
-    pub waiting_saved_s_per_day: Option<f64>,
-    pub time_saved_percent: f64,
-    /// Ends of the confidence interval; `None` after a single run of each.
-    pub time_saved_percent_interval: Option<[f64; 2]>,
-    /// Life of the flash for equal work, as a multiple of that under the current policy.
-    pub life_times: Option<f64>,
-    /// Years that the flash lasts at this rate of work, under the current policy and the other one. Known if the work
-    /// was spread over days.
-    pub life_years: Option<[f64; 2]>,
-}
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Conclusion {
@@ -131,7 +86,7 @@ pub fn of_diagnosis(one: &Diagnosis) -> Conclusion {
     Conclusion {
         decision: match class.as_ref().map(|class| class.decision) {
             Some(Decision::Change) | None => Decision::CannotTell,
-            Some(kept) => kept,
+            Some(decision) => decision,
         },
         mount: Some(one.mount_point.display().to_string()),
         policy: today.clone(),
@@ -161,151 +116,48 @@ fn diagnosis_in(root: &HostRoot, run: &Path, mount: &Path) -> Option<Diagnosis> 
     doctor::examine(root, run, Some(mount)).ok()?.file_systems.pop()
 }
 
-struct Compared<'s, 'a> {
-    policy: &'s PolicySummary<'a>,
-    worth: Worth,
-    time: Material,
-    life: Material,
+/// Judges the policies on each device of a comparison, in order.
+pub(crate) fn judged(comparison: &Comparison, summary: &Summary) -> Vec<Judgement> {
+    let today = today(comparison, summary);
+    let frame = frame(comparison, summary);
+    let one = |device| judged_on(comparison, device, today.as_ref(), frame);
+    summary.devices.iter().map(one).collect()
 }
 
-/// Whether a material difference exists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Material {
-    Better,
-    Worse,
-    /// It could be there, but is not shown.
-    PerhapsBetter,
-    PerhapsWorse,
-    /// The interval leaves no room for it.
-    No,
-}
-
-impl Compared<'_, '_> {
-    fn is_better(&self) -> bool {
-        let both = [self.time, self.life];
-        both.contains(&Material::Better) && !both.contains(&Material::Worse)
-    }
-
-    fn is_worse(&self) -> bool {
-        [self.time, self.life].contains(&Material::Worse)
-    }
-
-    fn may_be_better(&self) -> bool {
-        !self.is_worse() && [self.time, self.life].contains(&Material::PerhapsBetter)
-    }
-
-    fn may_be_worse(&self) -> bool {
-        [self.time, self.life].contains(&Material::PerhapsWorse)
+fn today(comparison: &Comparison, summary: &Summary) -> Option<PolicyId> {
+    match &comparison.here {
+        Some(here) => here.today(comparison.settings.days.is_some()),
+        None => Some(summary.baseline.clone()),
     }
 }
 
-/// The scale on which differences are felt.
-#[derive(Clone, Copy)]
-struct Frame {
-    measure: Measure,
-    days: Option<u32>,
-    /// The host's work as a multiple of the runs'.
-    work: f64,
-    /// Whether a longer life alone decides: at a known rate of work, or where no command follows.
-    by_life: bool,
-}
-
-impl Frame {
-    /// Seconds a day that a share of the time amounts to, if the work was spread over days.
-    fn seconds_per_day(self, today_s: f64, share: f64) -> Option<f64> {
-        (self.measure == Measure::Waiting).then_some(())?;
-        Some(today_s * share / f64::from(self.days?) * self.work)
-    }
-
-    /// Returns whether this share of the current policy's time is too little to be noticed.
-    fn is_negligible(self, today_s: f64, share: f64) -> bool {
-        let is_short = self.seconds_per_day(today_s, share).is_some_and(|s| s.abs() < WAITED_S_PER_DAY);
-        share.abs() * 100.0 < TIME_PERCENT || is_short
-    }
-
-    fn compared<'s, 'a>(
-        self,
-        today: &PolicySummary,
-        policy: &'s PolicySummary<'a>,
-        device: &DeviceSummary,
-    ) -> Compared<'s, 'a> {
-        // Speeds: the other policy's over the current one's.
-        let test = compare(&today.time_s, &policy.time_s);
-        let today_s = today.time_s.median();
-        let saved = |speed: f64| 1.0 - 1.0 / speed;
-        let has_interval = test.p.is_none() || test.interval.confidence > 0.0;
-        let interval = has_interval.then(|| [saved(test.interval.low), saved(test.interval.high)]);
-        let life_times = match [today, policy].map(Endurance::of) {
-            [Some(before), Some(after)] => Some(after.tbw / before.tbw),
-            _ => None,
-        };
-        let years = Endurance::of(today).and_then(|today| today.years);
-        let years = years.zip(life_times).map(|(years, times)| [years, years * times]);
-        let life = of_life(life_times, years, self.by_life, device.compare_wear(today, policy));
-        let life_years = years.filter(|_| self.days.is_some());
-        Compared {
-            policy,
-            time: self.of_time(today_s, &test, saved(test.ratio), interval),
-            life,
-            worth: Worth {
-                waiting_saved_s_per_day: self.seconds_per_day(today_s, saved(test.ratio)),
-                time_saved_percent: saved(test.ratio) * 100.0,
-                time_saved_percent_interval: interval.map(|ends| ends.map(|end| end * 100.0)),
-                life_times,
-                life_years,
-            },
-        }
-    }
-
-    fn of_time(self, today_s: f64, test: &Test, saved: f64, interval: Option<[f64; 2]>) -> Material {
-        let is_negligible = |share: f64| self.is_negligible(today_s, share);
-        if test.significant && !is_negligible(saved) {
-            return if saved > 0.0 { Material::Better } else { Material::Worse };
-        }
-        match interval {
-            Some(ends) if ends.into_iter().all(is_negligible) => Material::No,
-            Some(ends) if ends.into_iter().all(|end| end <= 0.0 || is_negligible(end)) => {
-                Material::PerhapsWorse
-            }
-            _ => Material::PerhapsBetter,
-        }
+fn frame(comparison: &Comparison, summary: &Summary) -> Frame {
+    let here = comparison.here.as_ref();
+    Frame {
+        measure: summary.measure,
+        days: comparison.settings.days,
+        work: here.map_or(1.0, Here::work),
+        by_life: here.is_none() || comparison.settings.days.is_some(),
     }
 }
 
-/// Judges the life of the flash. `times` is its life as a multiple of that under the current policy. `years` has the
-/// longest life in years under each. Without days these are years without a pause, and the rate is unknown. Then a
-/// longer life alone is no reason to change a host (`by_life`).
-fn of_life(times: Option<f64>, years: Option<[f64; 2]>, by_life: bool, wear: Option<Test>) -> Material {
-    let Some(times) = times else { return Material::No };
-    let is_long = years.is_some_and(|[before, after]| before.min(after) >= LIFE_YEARS);
-    if is_long || (times - 1.0).abs() * 100.0 <= LIFE_PERCENT {
-        return Material::No;
-    }
-    let is_shown = wear.is_none_or(|test| test.significant);
-    match (is_shown, times > 1.0) {
-        (true, true) if by_life => Material::Better,
-        (true, false) if by_life => Material::Worse,
-        (_, true) => Material::PerhapsBetter,
-        (_, false) => Material::PerhapsWorse,
-    }
+fn judged_on(
+    comparison: &Comparison,
+    device: &DeviceSummary,
+    today: Option<&PolicyId>,
+    frame: Frame,
+) -> Judgement {
+    let is_had = |p: &PolicySummary| comparison.means(p).is_attainable();
+    judge::judge(device, today, comparison.here.is_some(), is_had, frame)
 }
 
 pub fn of(comparison: &Comparison) -> Conclusion {
     let summary = Summary::of(&comparison.cells);
     let here = comparison.here.as_ref();
-    let today = match here {
-        Some(here) => here.today(comparison.settings.days.is_some()),
-        None => Some(summary.baseline.clone()),
-    };
-    let frame = Frame {
-        measure: summary.measure,
-        days: comparison.settings.days,
-        work: here.map_or(1.0, Here::work),
-        by_life: here.is_none() || comparison.settings.days.is_some(),
-    };
-    let unsure = |why| unsure(comparison, today.as_ref(), why);
+    let today = today(comparison, &summary);
+    let frame = frame(comparison, &summary);
     if comparison.partial {
-        return unsure(words::Unsure::Partial);
+        return unsure(comparison, today, &Unsure::Partial);
     }
     let trace = comparison.cells.first().and_then(|cell| cell.workload.replay());
     if trace.is_some_and(|figures| figures.knows == Knows::Nothing) {
@@ -316,7 +168,7 @@ pub fn of(comparison: &Comparison) -> Conclusion {
     }
     if let (Some(here), [device]) = (here.filter(|here| here.passes() == Some(false)), &summary.devices[..]) {
         // The current policy counts as off, since no TRIM reaches the drive.
-        let passed = on_device(comparison, device, Some(&PolicyId::OFF), frame);
+        let passed = on_device(comparison, device, &judged_on(comparison, device, Some(&PolicyId::OFF), frame), frame);
         let first = format!(
             "Keep {}: TRIM does not reach its drive, however it is sent. `trimwise doctor {}` says why.",
             here.mount(),
@@ -341,132 +193,69 @@ pub fn of(comparison: &Comparison) -> Conclusion {
             "Trust the kernel: `--target kernel:VERSION:FS` runs everything on it.",
         );
     }
-    let mut each = summary.devices.iter().map(|device| on_device(comparison, device, today.as_ref(), frame));
-    let Some(first) = each.next() else { return unsure(words::Unsure::NothingElse) };
-    let others: Vec<Conclusion> = each.collect();
-    let decided = |one: &Conclusion| (one.decision, one.policy.clone());
-    if others.iter().all(|other| decided(other) == decided(&first)) {
+    let judged = judged(comparison, &summary);
+    let mut each =
+        summary.devices.iter().zip(&judged).map(|(device, judged)| on_device(comparison, device, judged, frame));
+    let Some(first) = each.next() else { return unsure(comparison, today, &Unsure::NoRuns) };
+    if judged.iter().all(|other| (other.decision, &other.policy) == (first.decision, &first.policy)) {
         return first;
     }
-    let devices = summary.devices.iter().map(|device| device.device);
-    let found: Vec<String> = devices
-        .zip(std::iter::once(&first).chain(&others))
-        .map(|(device, one)| match (&one.policy, one.decision) {
-            (Some(policy), Decision::Change) => format!("`{policy}` on {device}"),
-            _ => format!("keep on {device}"),
+    let found: Vec<String> = summary
+        .devices
+        .iter()
+        .zip(&judged)
+        .map(|(device, one)| match &one.policy {
+            Some(policy) if one.decision.is_change() => format!("`{policy}` on {}", device.device),
+            _ => format!("keep on {}", device.device),
         })
         .collect();
-    unsure(words::Unsure::DrivesDiffer(found))
+    unsure(comparison, today, &Unsure::DrivesDiffer(found))
+}
+
+/// Why nothing can be concluded from all of the runs, whatever each device shows.
+enum Unsure {
+    Partial,
+    NoRuns,
+    /// The best policy on each drive.
+    DrivesDiffer(Vec<String>),
 }
 
 /// Keeps the current policy, since nothing can be concluded.
-fn unsure(comparison: &Comparison, today: Option<&PolicyId>, why: words::Unsure) -> Conclusion {
-    of_parts(comparison, Decision::CannotTell, today.cloned(), today.cloned(), &Found::Unsure(why))
-}
-
-/// Concludes on one drive, with what a target below the file system would bring.
-fn on_device(
-    comparison: &Comparison,
-    device: &DeviceSummary,
-    today: Option<&PolicyId>,
-    frame: Frame,
-) -> Conclusion {
-    let mut decided = decided_on(comparison, device, today, frame);
-    if let Some(chosen) = decided.policy.as_ref().and_then(|policy| device.policy(policy)) {
-        let targets = device.policies.iter().filter(|p| means(p.policy) == Some(Means::Target));
-        let targets: Vec<Compared> = targets.map(|p| frame.compared(chosen, p, device)).collect();
-        if let Some(Compared { policy, worth, .. }) = best(&targets) {
-            words::add_target(&mut decided.head, policy.policy, frame.measure, worth);
-        }
+fn unsure(comparison: &Comparison, today: Option<PolicyId>, why: &Unsure) -> Conclusion {
+    let here = comparison.here.as_ref();
+    Conclusion {
+        decision: Decision::CannotTell,
+        mount: here.map(|here| here.mount().to_owned()),
+        policy: today.clone(),
+        today,
+        worth: None,
+        head: words::unsure(comparison, why),
+        steps: Steps::default(),
     }
-    decided
 }
 
-fn decided_on(
-    comparison: &Comparison,
-    device: &DeviceSummary,
-    today: Option<&PolicyId>,
-    frame: Frame,
-) -> Conclusion {
-    let unsure = |why| unsure(comparison, today, why);
-    let Some(base) = today.and_then(|today| device.policy(today)) else {
-        return unsure(words::Unsure::TodayDidNotRun);
+/// Concludes on one drive, with what other kernels and the bound would bring.
+fn on_device(comparison: &Comparison, device: &DeviceSummary, judged: &Judgement, frame: Frame) -> Conclusion {
+    let here = comparison.here.as_ref();
+    let Judgement { decision, today, policy, found } = judged.clone();
+    let steps = match (here, &policy) {
+        (Some(here), Some(policy)) if decision.is_change() => here.steps_to(policy),
+        _ => Steps::default(),
     };
-    let is_available = |p: &PolicySummary| !p.bound && is_there(p.policy, comparison);
-    if comparison.here.is_none() && !is_available(base) {
-        return unsure(words::Unsure::BaselineIsNowhere);
+    let mut head = words::head(comparison, judged, &steps);
+    if let Some(chosen) = policy.as_ref().and_then(|policy| device.policy(policy)) {
+        let beyond = device.policies.iter().filter(|p| !comparison.means(p).is_attainable() && !p.unswept);
+        let beyond: Vec<Compared> = beyond.map(|p| frame.compared(chosen, p)).collect();
+        words::add_beyond(&mut head, &beyond, frame.measure);
     }
-    let is_candidate = |p: &&PolicySummary| p.policy != base.policy && !p.unswept && is_available(p);
-    let others: Vec<Compared> =
-        device.policies.iter().filter(is_candidate).map(|p| frame.compared(base, p, device)).collect();
-    if others.is_empty() {
-        return unsure(words::Unsure::NothingElse);
-    }
-    let kept = Some(base.policy.clone());
-    let shown = |one: &Compared| Found::Shown(one.policy.policy.clone(), one.worth);
-    if let Some(best) = best(&others) {
-        let policy = Some(best.policy.policy.clone());
-        return of_parts(comparison, Decision::Change, today.cloned(), policy, &shown(best));
-    }
-    if let Some(possible) = others.iter().find(|other| other.may_be_better()) {
-        return unsure(words::Unsure::Wide(possible.policy.policy.clone(), possible.worth));
-    }
-    let worse = others.iter().find(|other| other.is_worse());
-    match (worse, others.iter().find(|other| other.may_be_worse())) {
-        (Some(worse), _) => of_parts(comparison, Decision::Keep, today.cloned(), kept, &shown(worse)),
-        (None, Some(possible)) => {
-            let found = Found::NotBetter(possible.policy.policy.clone(), possible.worth);
-            of_parts(comparison, Decision::Keep, today.cloned(), kept, &found)
-        }
-        (None, None) => {
-            let found = Found::Alike(widest(&others));
-            of_parts(comparison, Decision::DoesNotMatter, today.cloned(), kept, &found)
-        }
-    }
-}
-
-/// The policy to change to: the one that saves most time, or most wear if none saves time. Of those that save about the
-/// same, one that needs no daemon.
-fn best<'c, 's, 'a>(others: &'c [Compared<'s, 'a>]) -> Option<&'c Compared<'s, 'a>> {
-    let better: Vec<&Compared> = others.iter().filter(|other| other.is_better()).collect();
-    let by_time = better.iter().any(|one| one.time == Material::Better);
-    let saved = |one: &Compared| match by_time {
-        true => one.worth.time_saved_percent,
-        false => one.worth.life_times.map_or(0.0, |times| (times - 1.0) * 100.0),
-    };
-    let most =
-        |of: &mut dyn Iterator<Item = &'c Compared<'s, 'a>>| of.max_by(|a, b| saved(a).total_cmp(&saved(b)));
-    let best = most(&mut better.iter().copied())?;
-    let indifference = if by_time { TIME_PERCENT } else { LIFE_PERCENT };
-    let needs_no_daemon = |one: &&Compared| {
-        means(one.policy.policy) == Some(Means::Kernel) && saved(one) > saved(best) - indifference
-    };
-    most(&mut better.iter().copied().filter(needs_no_daemon)).or(Some(best))
-}
-
-enum Found {
-    /// The better policy, or the nearest worse one, with the difference.
-    Shown(PolicyId, Worth),
-    /// A policy that may be worse, where none can be better.
-    NotBetter(PolicyId, Worth),
-    /// The largest differences of all policies.
-    Alike(Worth),
-    Unsure(words::Unsure),
-}
-
-fn widest(others: &[Compared]) -> Worth {
-    let of = |figure: fn(&Worth) -> f64| {
-        others.iter().map(|c| c.worth).max_by(|a, b| figure(a).abs().total_cmp(&figure(b).abs()))
-    };
-    let time = of(|w| w.time_saved_percent);
-    let life = |c: &Worth| c.life_times.unwrap_or(1.0);
-    let shortest = others.iter().map(|c| c.worth).min_by(|a, b| life(a).total_cmp(&life(b)));
-    Worth {
-        waiting_saved_s_per_day: time.and_then(|w| w.waiting_saved_s_per_day),
-        time_saved_percent: time.map_or(0.0, |w| w.time_saved_percent),
-        time_saved_percent_interval: time.and_then(|w| w.time_saved_percent_interval),
-        life_times: shortest.and_then(|worth| worth.life_times),
-        life_years: shortest.and_then(|worth| worth.life_years),
+    Conclusion {
+        decision,
+        mount: here.map(|here| here.mount().to_owned()),
+        today,
+        policy,
+        worth: found.worth().copied(),
+        head,
+        steps,
     }
 }
 
@@ -485,56 +274,20 @@ pub fn async_discard() -> PolicyId {
     PolicyId::Named("async".into())
 }
 
-/// Means of applying a policy; `None` for the caller's own.
-fn means(policy: &PolicyId) -> Option<Means> {
-    if *policy == async_discard() {
-        return Some(Means::Kernel);
-    }
-    policy.known().map(Means::of)
-}
-
-/// Returns whether a host can have a policy: this file system's own discard, fstrim, trimwised, or one of the caller's.
-fn is_there(policy: &PolicyId, comparison: &Comparison) -> bool {
-    let is_own_discard = |fs_type: &str| *policy == own_discard(fs_type);
-    match &comparison.here {
-        // A policy that ran on a kernel exists there.
-        Some(here)
-            if comparison.settings.target == Target::Model
-                && ["ext4", "btrfs", "f2fs"].into_iter().any(is_own_discard) =>
-        {
-            is_own_discard(here.file_system())
+impl Comparison {
+    /// What the host needs in order to have a policy: its file system has no discard but its own.
+    pub fn means(&self, policy: &PolicySummary) -> Means {
+        let is_own_discard = |fs_type: &str| *policy.policy == own_discard(fs_type);
+        match &self.here {
+            // A policy that ran on a kernel exists there.
+            Some(here)
+                if self.settings.target == Target::Model
+                    && ["ext4", "btrfs", "f2fs"].into_iter().any(is_own_discard) =>
+            {
+                if is_own_discard(here.file_system()) { Means::Stock } else { Means::Elsewhere }
+            }
+            _ => policy.means,
         }
-        _ => !matches!(means(policy), Some(Means::Changed | Means::Target)),
-    }
-}
-
-fn of_parts(
-    comparison: &Comparison,
-    decision: Decision,
-    today: Option<PolicyId>,
-    policy: Option<PolicyId>,
-    found: &Found,
-) -> Conclusion {
-    let here = comparison.here.as_ref();
-    let steps = match (decision, here, &policy) {
-        (Decision::Change, Some(here), Some(policy)) => here.steps_to(policy),
-        _ => Steps::default(),
-    };
-    let worth = match found {
-        Found::Shown(_, worth)
-        | Found::NotBetter(_, worth)
-        | Found::Alike(worth)
-        | Found::Unsure(words::Unsure::Wide(_, worth)) => Some(*worth),
-        Found::Unsure(_) => None,
-    };
-    Conclusion {
-        decision,
-        mount: here.map(|here| here.mount().to_owned()),
-        head: words::head(comparison, decision, today.as_ref(), policy.as_ref(), found, &steps),
-        today,
-        policy,
-        worth,
-        steps,
     }
 }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde::{Deserialize, Serialize};
-use trimwise::advise::Means;
+use trimwise::compare::means::Means;
 use trimwise::failure::Failure;
 use trimwise::policy::{BatchConfig, PolicyId, PolicySpec, Trimmer};
 use trimwise_linux::doctor::{NO_TRIM, Periodic, TRIMWISED};
@@ -126,7 +126,7 @@ impl Steps {
                     plan.set_discard("nodiscard");
                 }
             }
-            Some(Trimmer::Kernel(spec)) if Means::of(Trimmer::Kernel(spec)) != Means::Daemon => {
+            Some(trimmer @ Trimmer::Kernel(_)) if !is_daemon_s(trimmer) => {
                 plan.set_discard(if *policy == own_discard("btrfs") { "discard=async" } else { "discard" });
             }
             Some(Trimmer::Kernel(spec) | Trimmer::Daemon(spec)) => {
@@ -137,7 +137,7 @@ impl Steps {
             }
             Some(Trimmer::Block(_)) | None => {}
         }
-        let is_kernels = policy.known().is_some_and(|trimmer| Means::of(trimmer) != Means::Daemon);
+        let is_kernels = policy.known().is_some_and(|trimmer| !is_daemon_s(trimmer));
         if today.is_some_and(|today| today.is_daemon()) && is_kernels {
             plan.leave_daemon();
         }
@@ -492,6 +492,15 @@ impl Planned<'_> {
                 true
             }
         }
+    }
+}
+
+/// Returns whether trimwised carries the policy out on a stock host.
+fn is_daemon_s(trimmer: Trimmer) -> bool {
+    match (Means::of_trimmer(trimmer, None), trimmer) {
+        (Means::Stock, _) | (_, Trimmer::Block(_)) => false,
+        (_, Trimmer::Daemon(_)) => true,
+        (_, Trimmer::Kernel(spec)) => spec.suits_live_host(),
     }
 }
 

@@ -1,5 +1,7 @@
 //! The words of a conclusion: at most five lines of 80 columns.
 
+use trimwise::compare::judge::{Compared, Found, Judgement, LIFE_PERCENT, LIFE_YEARS, TIME_PERCENT, best};
+use trimwise::compare::means::Means;
 use trimwise::compare::result::{Cell, Measure, Target};
 use trimwise::numbers::two_digits;
 use trimwise::policy::{BatchConfig, PolicyId, PolicySpec, Trimmer};
@@ -8,44 +10,26 @@ use trimwise_linux::code::Code;
 use trimwise_linux::doctor::Diagnosis;
 use trimwise_linux::today::own_discard;
 
-use super::async_discard;
 use super::steps::Steps;
-use super::{Conclusion, Decision, Found, LIFE_PERCENT, LIFE_YEARS, TIME_PERCENT, Worth, class};
+use super::{Conclusion, Decision, Unsure, Worth, class};
 use crate::command_text::quoted;
 use crate::compare::here::Here;
-use crate::compare::{Comparison, Settings};
+use crate::compare::Comparison;
 use crate::defaults;
 
 /// The model's file system.
 const MODELLED: &str = "ext4";
 
-pub(super) enum Unsure {
-    Partial,
-    /// The best policy on each drive.
-    DrivesDiffer(Vec<String>),
-    TodayDidNotRun,
-    NothingElse,
-    BaselineIsNowhere,
-    /// A policy that might be better.
-    Wide(PolicyId, Worth),
-}
-
-pub(super) fn head(
-    comparison: &Comparison,
-    decision: Decision,
-    today: Option<&PolicyId>,
-    policy: Option<&PolicyId>,
-    found: &Found,
-    steps: &Steps,
-) -> Vec<String> {
+pub(super) fn head(comparison: &Comparison, judged: &Judgement, steps: &Steps) -> Vec<String> {
+    let Judgement { decision, today, policy, found } = judged;
     let here = comparison.here.as_ref();
-    let settings = &comparison.settings;
     let measure = comparison.cells.first().map(Cell::measure).unwrap_or_default();
     let name = |policy: &PolicyId| match here {
         Some(here) => way_on(here.file_system(), policy),
         None => format!("`{policy}`"),
     };
-    let base = today.map_or_else(|| "what it does today".to_owned(), name);
+    let base = today.as_ref().map_or_else(|| "what it does today".to_owned(), name);
+    let chosen = policy.as_ref().map_or_else(String::new, name);
     let first = match (decision, here) {
         (Decision::Keep, Some(here)) => {
             format!("Keep {} as it is ({}).", here.mount(), here.today_sentence())
@@ -55,21 +39,35 @@ pub(super) fn head(
             here.mount(),
             here.today_sentence()
         ),
-        (Decision::Change, Some(here)) => {
-            format!("Change {}: {} instead of {base}.", here.mount(), policy.map_or_else(String::new, name))
+        (Decision::Change, Some(here)) => format!("Change {}: {chosen} instead of {base}.", here.mount()),
+        (Decision::Untrimmed, Some(here)) => {
+            format!("Nothing trims {} today. Trim it: {chosen} is enough.", here.mount())
         }
         (Decision::CannotTell, Some(here)) => cannot_tell(here),
         (Decision::Keep, None) => format!("Keep {base}: nothing available on a host is better."),
         (Decision::DoesNotMatter, None) => {
             format!("It does not matter: nothing available on a host differs materially from {base}.")
         }
-        (Decision::Change, None) => {
-            format!("Use {} rather than {base}.", policy.map_or_else(String::new, name))
+        (Decision::Change, None) => format!("Use {chosen} rather than {base}."),
+        (Decision::Untrimmed, None) => {
+            let way = policy.as_ref().map_or_else(String::new, way);
+            let way = if way == chosen { way } else { format!("{chosen} ({way})") };
+            format!("Trim it; how hardly matters. {way} is enough.")
         }
         (Decision::CannotTell, None) => "Cannot tell yet.".to_owned(),
     };
     let second = match found {
-        Found::Shown(_, worth) if decision == Decision::Change => sentence(&gain(measure, worth)),
+        Found::Shown(_, worth) if *decision == Decision::Untrimmed => {
+            let less = worth.life_times.map_or(0.0, |times| (1.0 - 1.0 / times) * 100.0);
+            let anyway = match worth.life_years {
+                Some([before, _]) if before >= LIFE_YEARS => {
+                    format!("; the flash outlasts {LIFE_YEARS} years anyway")
+                }
+                _ => String::new(),
+            };
+            format!("It costs no noticeable {}, and {} less is written to the flash{anyway}.", measured(measure), percent(less))
+        }
+        Found::Shown(_, worth) if *decision == Decision::Change => sentence(&gain(measure, worth)),
         Found::Shown(other, worth) => sentence(&format!("{} would {}", name(other), loss(measure, worth))),
         Found::NotBetter(other, worth) => {
             let most = worth.time_saved_percent_interval.map_or(0.0, |[low, high]| low.min(high));
@@ -77,15 +75,27 @@ pub(super) fn head(
             sentence(&format!("nothing else is better; {} may need {more}{}", name(other), life(worth)))
         }
         Found::Alike(worth) => sentence(&alike(worth)),
-        Found::Unsure(why) => unsure(why, settings, measure, here, &base, &name),
+        Found::TodayDidNotRun => match here {
+            Some(_) => "Its policy today is not among those that ran.".to_owned(),
+            None => format!("`{}` did not run.", comparison.settings.baseline),
+        },
+        Found::NothingElse => format!("Of the policies that ran, only {base} is available on a host."),
+        Found::BaselineIsNowhere => {
+            format!("{base}, which the others are compared with, is not available on a host.")
+        }
+        Found::Wide(policy, worth) => {
+            let range = match worth.time_saved_percent_interval {
+                None => "one run of each gives no confidence interval".to_owned(),
+                Some([low, high]) if low < 0.0 && high > 0.0 => {
+                    format!("between {} more and {} less {}", percent(low), percent(high), measured(measure))
+                }
+                Some(_) => format!("perhaps {}{}", shift(measure, worth.time_saved_percent), any_life(worth)),
+            };
+            sentence(&format!("{}: {range}", name(policy)))
+        }
     };
     let mut lines = vec![first, second];
-    if !matches!(
-        found,
-        Found::Unsure(
-            Unsure::Partial | Unsure::TodayDidNotRun | Unsure::NothingElse | Unsure::BaselineIsNowhere
-        )
-    ) {
+    if found.worth().is_some() {
         lines.push(evidence(comparison));
     }
     lines.push(match (steps.commands.is_empty(), steps.is_empty()) {
@@ -93,16 +103,41 @@ pub(super) fn head(
         (false, _) => {
             "The commands below touch this mount only; `advise --apply` carries them out.".to_owned()
         }
-        (true, true) => surer(comparison, decision, found),
+        (true, true) => surer(comparison, judged),
     });
     lines
 }
 
+/// What to say where nothing can be concluded from all of the runs.
+pub(super) fn unsure(comparison: &Comparison, why: &Unsure) -> Vec<String> {
+    let first = comparison.here.as_ref().map_or_else(|| "Cannot tell yet.".to_owned(), cannot_tell);
+    match why {
+        Unsure::Partial | Unsure::NoRuns => vec![
+            first,
+            "It was stopped or failed; too few runs finished for a conclusion.".to_owned(),
+            "Run it again to the end (the command below).".to_owned(),
+        ],
+        Unsure::DrivesDiffer(found) => {
+            let more = if found.len() > 3 { ", ..." } else { "" };
+            vec![
+                first,
+                format!("It depends on the drive: {}{more}.", found[..found.len().min(3)].join(", ")),
+                evidence(comparison),
+                "Each drive has its own verdict below.".to_owned(),
+            ]
+        }
+    }
+}
+
 const LINES_MAX: usize = 5;
 
-/// Inserts the gain of a target below the file system over the chosen policy before the last line, as fully as there is
-/// room for.
-pub(super) fn add_target(lines: &mut Vec<String>, target: &PolicyId, measure: Measure, worth: &Worth) {
+/// Inserts what policies that no host can have as it is would gain over the chosen one, before the last line, as fully
+/// as there is room for. Of those that a patch or a module brings, the best, and the bound.
+pub(super) fn add_beyond(lines: &mut Vec<String>, beyond: &[Compared], measure: Measure) {
+    let (bounds, patched): (Vec<&Compared>, Vec<_>) =
+        beyond.iter().partition(|one| matches!(one.policy.means, Means::Bound | Means::Elsewhere));
+    let Some(Compared { policy, worth, .. }) = best(patched).or_else(|| best(bounds)) else { return };
+    let (name, needs) = (policy.policy, policy.means.words());
     let saved = worth.time_saved_percent;
     let (gain, interval) = match saved >= TIME_PERCENT {
         true => (format!("{} than that", shift(measure, saved)), interval(worth)),
@@ -112,9 +147,9 @@ pub(super) fn add_target(lines: &mut Vec<String>, target: &PolicyId, measure: Me
         }
     };
     let forms = [
-        format!("The module kernel/dm-trim (`{target}`) would bring {gain}{interval}."),
-        format!("The module kernel/dm-trim (`{target}`) would bring {gain}."),
-        format!("The module kernel/dm-trim would bring {gain}."),
+        format!("No stock host has `{name}` ({needs}): {gain}{interval}."),
+        format!("No stock host has `{name}` ({needs}): {gain}."),
+        format!("Not on a stock host: `{name}`, {gain}."),
     ];
     let wrapped = |line: &String| line.chars().count().div_ceil(78);
     let room = LINES_MAX.saturating_sub(lines.iter().map(wrapped).sum());
@@ -141,7 +176,7 @@ pub(super) fn if_it_passed(passed: &Conclusion) -> Vec<String> {
         _ => return Vec::new(),
     };
     let what = match (passed.decision, &passed.policy) {
-        (Decision::Change, Some(policy)) => format!("If it did, {} would help.", way(policy)),
+        (Decision::Change | Decision::Untrimmed, Some(policy)) => format!("If it did, {} would help.", way(policy)),
         (Decision::DoesNotMatter | Decision::Keep, _) => "If it did, it would not help.".to_owned(),
         _ => "Whether it would help is not shown.".to_owned(),
     };
@@ -199,6 +234,13 @@ pub(super) fn of_diagnosis(one: &Diagnosis, class: Option<&Conclusion>) -> Vec<S
         (Decision::Change, Some(policy)) => {
             format!("No fault was found, but {} may be better for {point} ({today}).", way(policy))
         }
+        (Decision::Untrimmed, Some(policy)) => {
+            let command = match policy.spec().and_then(PolicySpec::batch).map(BatchConfig::hours) {
+                Some(168) => "`systemctl enable --now fstrim.timer`".to_owned(),
+                _ => format!("`trimwise advise --here {quoted}` has the command"),
+            };
+            format!("Nothing trims {point} today. Trim it: {} is enough ({command}).", way(policy))
+        }
         (Decision::Keep, _) => format!("{point} is trimmed well, as far as is known ({today})."),
         _ => format!("No fault was found. Whether another way is better for {point} is open ({today})."),
     };
@@ -221,7 +263,7 @@ pub(super) fn of_diagnosis(one: &Diagnosis, class: Option<&Conclusion>) -> Vec<S
 /// Names a policy as an owner of such a file system knows it.
 fn way_on(file_system: &str, policy: &PolicyId) -> String {
     match file_system {
-        _ if *policy == async_discard() => way(&own_discard("btrfs")),
+        _ if *policy == PolicyId::Named("async".into()) => way(&own_discard("btrfs")),
         "btrfs" if *policy == PolicyId::COMMIT => "mount option `discard=sync`".to_owned(),
         _ => way(policy),
     }
@@ -296,6 +338,7 @@ fn interval(worth: &Worth) -> String {
 fn gain(measure: Measure, worth: &Worth) -> String {
     let share = format!("{}{}", shift(measure, worth.time_saved_percent), interval(worth));
     let saved = match worth.waiting_saved_s_per_day {
+        _ if !worth.time_is_shown => format!("no difference in {} is shown", measured(measure)),
         Some(s) if s > 0.0 => format!("it saves {} of waiting a day ({share})", waiting(s)),
         Some(_) => "it costs no noticeable waiting".to_owned(),
         None if worth.time_saved_percent > TIME_PERCENT => format!("this work needs {share}"),
@@ -307,6 +350,7 @@ fn gain(measure: Measure, worth: &Worth) -> String {
 fn loss(measure: Measure, worth: &Worth) -> String {
     let share = format!("{}{}", shift(measure, worth.time_saved_percent), interval(worth));
     let cost = match worth.waiting_saved_s_per_day {
+        _ if !worth.time_is_shown => format!("make no difference in {} that is shown", measured(measure)),
         Some(s) if s <= 0.0 => format!("cost {} of waiting a day ({share})", waiting(s)),
         Some(s) => format!("save {} of waiting a day ({share})", waiting(s)),
         None => format!("need {share}"),
@@ -321,8 +365,13 @@ fn years(years: f64) -> String {
     }
 }
 
-/// The gain or loss of the flash's life; empty if there is none.
+/// The gain or loss of the flash's life; empty if none is shown.
 fn life(worth: &Worth) -> String {
+    if worth.life_is_shown { any_life(worth) } else { String::new() }
+}
+
+/// The gain or loss of the flash's life, shown or not; empty if there is none.
+fn any_life(worth: &Worth) -> String {
     match (worth.life_years, worth.life_times) {
         (Some([before, after]), _) if before.min(after) >= LIFE_YEARS => {
             format!("; the flash outlasts {LIFE_YEARS} years anyway")
@@ -343,41 +392,6 @@ fn alike(worth: &Worth) -> String {
         None => format!("the choices differ by {} at most", percent(worth.time_saved_percent)),
     };
     format!("{most}{}", life(worth))
-}
-
-fn unsure(
-    why: &Unsure,
-    settings: &Settings,
-    measure: Measure,
-    here: Option<&Here>,
-    base: &str,
-    name: &dyn Fn(&PolicyId) -> String,
-) -> String {
-    match why {
-        Unsure::Partial => "It was stopped or failed; too few runs finished for a conclusion.".to_owned(),
-        Unsure::DrivesDiffer(found) => {
-            let more = if found.len() > 3 { ", ..." } else { "" };
-            format!("It depends on the drive: {}{more}.", found[..found.len().min(3)].join(", "))
-        }
-        Unsure::TodayDidNotRun => match here {
-            Some(_) => "Its policy today is not among those that ran.".to_owned(),
-            None => format!("`{}` did not run.", settings.baseline),
-        },
-        Unsure::NothingElse => format!("Of the policies that ran, only {base} is available on a host."),
-        Unsure::BaselineIsNowhere => {
-            format!("{base}, which the others are compared with, is not available on a host.")
-        }
-        Unsure::Wide(policy, worth) => {
-            let range = match worth.time_saved_percent_interval {
-                None => "one run of each gives no confidence interval".to_owned(),
-                Some([low, high]) if low < 0.0 && high > 0.0 => {
-                    format!("between {} more and {} less {}", percent(low), percent(high), measured(measure))
-                }
-                Some(_) => format!("perhaps {}{}", shift(measure, worth.time_saved_percent), life(worth)),
-            };
-            sentence(&format!("{}: {range}", name(policy)))
-        }
-    }
 }
 
 /// The evidence for the conclusion.
@@ -422,24 +436,21 @@ fn evidence(comparison: &Comparison) -> String {
 }
 
 /// What would make the conclusion more certain.
-fn surer(comparison: &Comparison, decision: Decision, found: &Found) -> String {
+fn surer(comparison: &Comparison, judged: &Judgement) -> String {
     let settings = &comparison.settings;
-    match (found, &comparison.here) {
-        (Found::Unsure(Unsure::Partial), _) => "Run it again to the end (the command below).".to_owned(),
-        (Found::Unsure(Unsure::DrivesDiffer(_)), _) => "Each drive has its own verdict below.".to_owned(),
-        (Found::Unsure(Unsure::TodayDidNotRun), here) => {
+    match (&judged.found, &comparison.here) {
+        (Found::TodayDidNotRun, here) => {
             let today = here.as_ref().and_then(|here| here.today(settings.days.is_some()));
             let today = today.map_or("that one".to_owned(), |today| format!("`{today}`"));
             format!("Run `trimwise compare` with {today} among its --policy.")
         }
-        (Found::Unsure(Unsure::BaselineIsNowhere), _) => {
+        (Found::BaselineIsNowhere, _) => {
             "Add `off` to --policy: the others are then compared with it.".to_owned()
         }
-        (Found::Unsure(Unsure::NothingElse), _) => {
-            "Leave --policy out, or add what is available on a host (--policy off, commit, judicious)."
-                .to_owned()
+        (Found::NothingElse, _) => {
+            "Leave --policy out, or add what is available on a host (--policy off, commit, batch:1w).".to_owned()
         }
-        (Found::Unsure(_), _) => {
+        (Found::Wide(..), _) => {
             format!("To be surer: more runs (--reps {}), or longer ones.", (settings.reps * 3).max(6))
         }
         (_, Some(_)) if settings.workload == defaults::WORKLOAD_HERE => {
@@ -450,7 +461,7 @@ fn surer(comparison: &Comparison, decision: Decision, found: &Found) -> String {
             "To be surer: your own work as a fio job (--workload job:FILE.fio).".to_owned()
         }
         (_, Some(here)) => here.surer(),
-        (_, None) if decision == Decision::Change => {
+        (_, None) if judged.decision.is_change() => {
             "For a host of yours, with the commands: `trimwise advise --here PATH`.".to_owned()
         }
         (_, None) => "For a host of yours: `trimwise advise --here PATH`.".to_owned(),

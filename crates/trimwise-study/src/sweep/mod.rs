@@ -24,9 +24,10 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use trimwise::compare::judge::{Decision, Frame, judge};
 use trimwise::compare::ledger::compare_with_off;
 use trimwise::compare::result::{Cell, Measure};
-use trimwise::compare::summary::{Summary as CellSummary, SummaryRow};
+use trimwise::compare::summary::{PolicySummary, Summary as CellSummary, SummaryRow};
 use trimwise::compare::verdict;
 use trimwise::failure::{Failure, Mistakes, set};
 use trimwise::numbers::counted;
@@ -162,6 +163,9 @@ pub struct Case {
     pub utilization: Utilization,
     /// The objective of policies.
     pub measure: Measure,
+    /// What was judged; `None` in results of older versions, which had another rule.
+    #[serde(default)]
+    pub decision: Option<Decision>,
     /// The policy to use; `None` if the runs cannot tell.
     pub policy: Option<PolicyId>,
     /// The verdict in words; empty in results of older versions.
@@ -519,13 +523,18 @@ fn cases(grid: &Grid, folder: &Folder) -> Result<Vec<Case>, Failure> {
         }
         compare_with_off(&mut cells);
         let summary = CellSummary::of(&cells);
-        let Some(verdict) = verdict::of_summary(&summary) else { continue };
+        let [device] = &summary.devices[..] else { continue };
+        let frame = Frame::of_study(summary.measure, grid.description.days);
+        let is_had = |p: &PolicySummary| p.means.is_attainable();
+        let judged = judge(device, Some(&summary.baseline), false, is_had, frame);
+        let Some(verdict) = verdict::verdict(&summary, std::slice::from_ref(&judged)) else { continue };
         let Place { device, workload, utilization, .. } = grid.place(begin);
         cases.push(Case {
             device: device.0.to_owned(),
             workload: workload.to_owned(),
             utilization,
             measure: summary.measure,
+            decision: Some(if summary.frees_nothing() { Decision::CannotTell } else { judged.decision }),
             policy: verdict.policy,
             verdict: verdict.text,
             cut_off: cells.iter().find_map(Cell::cut_off).map(str::to_owned),

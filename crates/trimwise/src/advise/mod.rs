@@ -21,4 +21,4 @@ mod space;
 
 pub use outcome::{Cost, Difference, costs};
 pub use search::{Job, Node, Observation, REPS_MAX, Rounds, Search};
-pub use space::{Candidate, Gated, LeftOut, Means, Place, Space};
+pub use space::{Candidate, Gated, LeftOut, Place, Space};

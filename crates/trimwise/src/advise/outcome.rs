@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::compare::choice::{SPEED_INDIFFERENCE, WEAR_INDIFFERENCE, exceeds};
+use crate::compare::judge::{LIFE_PERCENT, TIME_PERCENT, compared_wear, exceeds};
 use crate::compare::statistics::{Comparison, compare};
 use crate::compare::summary::{DeviceSummary, PolicySummary};
 use crate::policy::PolicyId;
@@ -24,10 +24,10 @@ pub struct Difference {
 impl Difference {
     /// Compares another policy with the recommended one, in the figure by which policies are judged.
     pub fn of_times(c: &Comparison) -> Self {
-        Self::of(c, SPEED_INDIFFERENCE)
+        Self::of(c, TIME_PERCENT)
     }
 
-    fn of(c: &Comparison, indifference: f64) -> Self {
+    fn of(c: &Comparison, least_percent: f64) -> Self {
         let percent = |ratio: f64| (ratio - 1.0) * 100.0;
         let is_known = c.interval.confidence > 0.0;
         let end = |ratio: f64| if is_known { percent(ratio) } else { f64::NAN };
@@ -36,7 +36,7 @@ impl Difference {
             low_percent: end(c.interval.low),
             high_percent: end(c.interval.high),
             confidence_percent: c.interval.confidence * 100.0,
-            is_told_apart: c.significant && exceeds(c, indifference),
+            is_told_apart: c.significant && exceeds(c.ratio, least_percent),
         }
     }
 }
@@ -55,14 +55,14 @@ pub struct Cost {
 pub fn costs(device: &DeviceSummary, recommended: &PolicyId) -> Vec<Cost> {
     let Some(best) = device.policy(recommended) else { return Vec::new() };
     let cost = |other: &PolicySummary| {
-        let wear = device.compare_wear(best, other);
+        let wear = compared_wear(other, best);
         Cost {
             policy: other.policy.clone(),
             median_s: other.time_s.median(),
-            time: Difference::of(&compare(&other.time_s, &best.time_s), SPEED_INDIFFERENCE),
-            wear: wear.filter(|c| c.ratio.is_finite()).map(|c| Difference::of(&c, WEAR_INDIFFERENCE)),
+            time: Difference::of(&compare(&other.time_s, &best.time_s), TIME_PERCENT),
+            wear: wear.filter(|c| c.ratio.is_finite()).map(|c| Difference::of(&c, LIFE_PERCENT)),
         }
     };
-    let others = device.policies.iter().filter(|p| !p.bound && !p.unswept && p.policy != recommended);
+    let others = device.policies.iter().filter(|p| p.means.is_attainable() && !p.unswept && p.policy != recommended);
     others.map(cost).collect()
 }

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::compare::choice::best;
+use crate::compare::judge::{TIME_PERCENT, best_of};
 use crate::compare::result::Cell;
 use crate::compare::statistics::{Sample, median};
 
@@ -16,7 +16,7 @@ pub const REPS_MAX: u32 = 8;
 const LEADERS: usize = 3;
 const EXPLORATIONS_MAX: u32 = 4;
 /// Candidates slower than the fastest by more than this share are not kept for being gentle.
-const NEAR: f64 = 0.01;
+const NEAR: f64 = TIME_PERCENT / 100.0;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Node {
@@ -259,7 +259,7 @@ impl Search {
         let mut field = self.field.clone();
         let times: Vec<Sample> =
             self.paired(&field, |o| Some(o.time_s)).into_iter().map_while(|sample| sample).collect();
-        if let Some(winner) = best(&times, &self.paired(&field, |o| o.wear_units)) {
+        if let Some(winner) = best_of(&times, &self.paired(&field, |o| o.wear_units)) {
             let winner = field.remove(winner);
             field.insert(0, winner);
         }

@@ -3,53 +3,10 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 
 use super::search::Node;
+use crate::compare::means::Means;
 use crate::policy::{BatchConfig, PolicySpec};
 use crate::policy::{DAEMON, Trimmer};
 use crate::units::{SimDuration, Utilization};
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Means {
-    /// A mount option, or fstrim.timer.
-    Kernel,
-    /// trimwised. Without idle time the model's policy stands in for it and sees each commit; over days the daemon
-    /// itself runs, which looks at free space about once a minute.
-    Daemon,
-    /// Another kernel: only a bound.
-    Changed,
-    /// A device-mapper target below the file system: `kernel/dm-trim`, which no distribution has.
-    Target,
-}
-
-impl Means {
-    pub fn of(trimmer: Trimmer) -> Self {
-        let spec = trimmer.spec();
-        let is_plain = [PolicySpec::OFF, PolicySpec::COMMIT].contains(&spec)
-            || spec.batch().is_some_and(|batch| batch.units_min <= 1);
-        match trimmer {
-            Trimmer::Daemon(_) => Self::Daemon,
-            Trimmer::Kernel(_) if is_plain => Self::Kernel,
-            // trimwised sends one slice at a time.
-            Trimmer::Kernel(_)
-                if spec.suits_live_host() && spec.lazy().is_none_or(|lazy| lazy.workers_max <= 1) =>
-            {
-                Self::Daemon
-            }
-            Trimmer::Kernel(_) => Self::Changed,
-            Trimmer::Block(_) => Self::Target,
-        }
-    }
-
-    /// Describes the means in words, for tables.
-    pub const fn words(self) -> &'static str {
-        match self {
-            Self::Kernel => "stock kernel",
-            Self::Daemon => "trimwised",
-            Self::Changed => "changed kernel",
-            Self::Target => "module dm-trim",
-        }
-    }
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -107,7 +64,7 @@ pub struct LeftOut {
 pub struct Space {
     /// Candidates that a stock host can apply; `off` first, then `commit`.
     pub applicable: Vec<Candidate>,
-    /// Candidates that need another kernel.
+    /// Candidates that no host can have as it is.
     pub changed: Vec<Candidate>,
     /// Policies that these runs cannot judge.
     pub left_out: Vec<LeftOut>,
@@ -127,7 +84,7 @@ const SWEEPS_MIN: u64 = 2;
 /// Nobody sweeps more often than this in a run.
 const SWEEPS_MAX: u64 = 400;
 /// TRIM commands at a time that a changed kernel's queue might issue. trimwised issues one.
-const WORKERS: [u64; 4] = [2, 4, 8, 16];
+const WORKERS: [u64; 5] = [1, 2, 4, 8, 16];
 
 /// TRIM commands at a time over days: as few as trimwised issues, if a kernel did it, and many.
 const WORKERS_OVER_DAYS: [u64; 2] = [1, 8];
@@ -136,8 +93,9 @@ fn queue(workers: u64) -> String {
     format!("lazy:{workers}:{workers}+reuse+merge")
 }
 
-fn candidate(text: &str, means: Means, place: Place) -> Option<Candidate> {
-    Some(Candidate { policy: text.parse().ok()?, means, place })
+fn candidate(text: &str, place: Place) -> Option<Candidate> {
+    let policy: Trimmer = text.parse().ok()?;
+    Some(Candidate { policy, means: Means::of_trimmer(policy, None), place })
 }
 
 impl Space {
@@ -146,14 +104,10 @@ impl Space {
     /// Watermarks far from the utilization act like 0 or 100. So their axis has steps of 20 points, and of 5 points
     /// around the utilization.
     pub fn new(utilization: Utilization, run: SimDuration) -> Self {
-        let mut space = Self::with_axis(utilization, [Trimmer::Kernel(PolicySpec::JUDICIOUS)]);
-        space.add_plain([("off", Means::Kernel), ("commit", Means::Kernel), ("judicious", Means::Daemon)]);
+        let mut space = Self::with_axis(utilization, &[]);
+        space.add(["off", "commit", "judicious"], Place::Plain);
         space.add_intervals(&INTERVALS_S, SWEEPS_MIN, run);
-        let workers = Place::Workers { workers: 1 };
-        space.applicable.extend(candidate(&queue(1), Means::Daemon, workers));
-        for gated in Gated::ALL {
-            space.add_watermarks("", gated);
-        }
+        space.add_watermarks("", Gated::Commit);
         space.add_queues(&WORKERS);
         space
     }
@@ -163,20 +117,19 @@ impl Space {
     pub fn over_days(utilization: Utilization, length: SimDuration) -> Self {
         let weekly = PolicySpec::from(BatchConfig { every: SimDuration::from_secs(WEEK_S), units_min: 1 });
         let usual = [Trimmer::Kernel(weekly), Trimmer::Daemon(PolicySpec::JUDICIOUS)];
-        let mut space = Self::with_axis(utilization, usual);
-        space.add_plain([("off", Means::Kernel), ("commit", Means::Kernel), (DAEMON, Means::Daemon)]);
+        let mut space = Self::with_axis(utilization, &usual);
+        space.add(["off", "commit", DAEMON], Place::Plain);
         // Any number of days has a weekly sweep.
         space.add_intervals(&INTERVALS_S, 0, length);
         let daemon = format!("{DAEMON}:");
-        let own = candidate(&(daemon.clone() + &queue(1)), Means::Daemon, Place::Workers { workers: 1 });
-        space.applicable.extend(own);
+        space.add([&*(daemon.clone() + &queue(1))], Place::Workers { workers: 1 });
         space.add_watermarks(&daemon, Gated::Lazy);
-        space.changed.extend(candidate("judicious", Means::Changed, Place::Plain));
+        space.add(["judicious"], Place::Plain);
         space.add_queues(&WORKERS_OVER_DAYS);
         space
     }
 
-    fn with_axis<const N: usize>(utilization: Utilization, usual: [Trimmer; N]) -> Self {
+    fn with_axis(utilization: Utilization, usual: &[Trimmer]) -> Self {
         let used = i64::from(u8::from(utilization));
         let points = |points: &mut dyn Iterator<Item = i64>| {
             let mut axis: Vec<u64> = points.filter_map(|p| u64::try_from(p.clamp(0, 100)).ok()).collect();
@@ -191,16 +144,20 @@ impl Space {
         Self { applicable, changed, left_out, usual: usual.to_vec(), axis, coarse }
     }
 
-    fn add_plain(&mut self, plain: [(&str, Means); 3]) {
-        let plain = plain.into_iter().filter_map(|(text, means)| candidate(text, means, Place::Plain));
-        self.applicable.extend(plain);
+    /// Adds candidates, each to those that a host can have or to the others.
+    fn add<const N: usize>(&mut self, texts: [&str; N], place: Place) {
+        for candidate in texts.into_iter().filter_map(|text| candidate(text, place)) {
+            match candidate.means.is_attainable() {
+                true => self.applicable.push(candidate),
+                false => self.changed.push(candidate),
+            }
+        }
     }
 
     fn add_queues(&mut self, workers: &[u64]) {
-        let queues = workers
-            .iter()
-            .filter_map(|&workers| candidate(&queue(workers), Means::Changed, Place::Workers { workers }));
-        self.changed.extend(queues);
+        for &workers in workers {
+            self.add([&*queue(workers)], Place::Workers { workers });
+        }
     }
 
     fn add_intervals(&mut self, intervals_s: &[u64], sweeps_min: u64, run: SimDuration) {
@@ -208,7 +165,7 @@ impl Space {
             let every = SimDuration::from_secs(seconds);
             let text = format!("batch:{seconds}s");
             let place = Place::Batch { every_ns: every.as_nanos() };
-            let Some(candidate) = candidate(&text, Means::Kernel, place) else { continue };
+            let Some(candidate) = candidate(&text, place) else { continue };
             let sweeps = run.as_nanos() / every.as_nanos();
             let reason = if sweeps < sweeps_min {
                 "the run is too short for two sweeps; use --days to judge longer intervals"
@@ -227,7 +184,7 @@ impl Space {
             for &high_percent in &self.axis[i..] {
                 let text = format!("{before}set:{low_percent}:{high_percent}{}", gated.terms());
                 let place = Place::Watermarks { gated, low_percent, high_percent };
-                self.applicable.extend(candidate(&text, Means::Daemon, place));
+                self.applicable.extend(candidate(&text, place));
             }
         }
     }
@@ -283,12 +240,16 @@ mod tests {
         assert_eq!(space.axis(), [0, 20, 40, 60, 70, 75, 80, 85, 90, 100]);
         assert_eq!(space.applicable[0].policy, Trimmer::Kernel(PolicySpec::OFF));
         assert_eq!(space.applicable[1].policy, Trimmer::Kernel(PolicySpec::COMMIT));
-        assert!(
-            space.applicable.iter().all(|c| c.policy.spec().suits_live_host() && c.means != Means::Changed)
+        assert!(space.applicable.iter().all(|c| c.policy.spec().suits_live_host()));
+        let changed: Vec<(String, Means)> =
+            space.changed.iter().map(|c| (c.policy.to_string(), c.means)).collect();
+        let queue = |workers: u64| (queue(workers), Means::Ext4Trim);
+        assert_eq!(
+            changed,
+            [("judicious".to_owned(), Means::Bound), queue(1), queue(2), queue(4), queue(8), queue(16)]
         );
-        assert!(space.changed.iter().all(|c| c.policy.spec().is_usable() && c.means == Means::Changed));
-        // 3 without settings, a queue, 55 pairs of watermarks twice; 4 queues.
-        assert_eq!((space.applicable.len(), space.changed.len()), (3 + 1 + 110, 4));
+        // off, commit and 55 pairs of watermarks.
+        assert_eq!(space.applicable.len(), 2 + 55);
         let mut names: Vec<String> = space.applicable.iter().map(|c| c.policy.to_string()).collect();
         names.sort_unstable();
         names.dedup();
@@ -325,7 +286,7 @@ mod tests {
             assert_eq!(names[8], "trimwised:lazy:1:1+reuse+merge");
             assert!(names.contains(&"trimwised:set:75:85+lazy:1:1+reuse+merge".to_owned()));
             let is_daemons = |c: &&Candidate| c.policy.is_hosted();
-            assert!(space.applicable.iter().filter(is_daemons).all(|c| c.means == Means::Daemon));
+            assert!(space.applicable.iter().filter(is_daemons).all(|c| c.means == Means::Trimwised));
             assert_eq!(space.applicable.iter().filter(is_daemons).count(), 2 + 55);
             let changed: Vec<String> = space.changed.iter().map(|c| c.policy.to_string()).collect();
             assert_eq!(changed, ["judicious", "lazy:1:1+reuse+merge", "lazy:8:8+reuse+merge"]);
@@ -349,7 +310,7 @@ mod tests {
             .map(|&i| space.applicable[i].policy.to_string())
             .collect();
         near.sort();
-        let expected = ["set:70:85", "set:75:80", "set:75:85+lazy:1:1+reuse+merge", "set:75:90", "set:80:85"];
+        let expected = ["set:70:85", "set:75:80", "set:75:90", "set:80:85"];
         assert_eq!(near, expected);
         assert!(nodes[at("set:70:90")].is_first && !nodes[at("set:75:85")].is_first);
         assert!(nodes[at("off")].is_first && nodes[at("off")].neighbours.is_empty());

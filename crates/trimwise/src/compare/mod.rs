@@ -1,13 +1,14 @@
 //! One cell of a comparison, its figures, their statistics over repetitions, and the verdict.
 
 pub mod cell;
-pub(crate) mod choice;
 mod daemon;
 pub mod days;
 pub mod figure;
 mod figures;
 pub mod gauge;
+pub mod judge;
 pub mod ledger;
+pub mod means;
 pub mod result;
 pub mod standings;
 pub mod statistics;

@@ -382,11 +382,14 @@ pub fn number<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<f64, 
     Ok(Option::deserialize(deserializer)?.unwrap_or(f64::NAN))
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// The policy to use; `None` if the runs cannot tell.
+    /// The rule by which it was judged ([`judge::RULE`](super::judge::RULE)); 0 in results of older versions.
+    #[serde(default)]
+    pub rule: u32,
+    /// The policy to use; `None` if the runs cannot tell, or devices differ.
     pub policy: Option<PolicyId>,
-    /// Baseline's median duration over this policy's: above 1 is faster. Over several devices, their geometric mean.
+    /// Baseline's median duration over this policy's: above 1 is faster. Not a number over several devices.
     #[serde(deserialize_with = "number")]
     pub speedup: f64,
     #[serde(deserialize_with = "number")]
@@ -403,7 +406,8 @@ pub struct Verdict {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DeviceVerdict {
     pub device: String,
-    pub policy: PolicyId,
+    /// The policy to use; `None` if the runs cannot tell.
+    pub policy: Option<PolicyId>,
     #[serde(deserialize_with = "number")]
     pub speedup: f64,
     #[serde(deserialize_with = "number")]
@@ -412,8 +416,8 @@ pub struct DeviceVerdict {
     pub high: f64,
     /// The speed differs measurably from the baseline's.
     pub significant: bool,
-    /// How many times as long the flash lasts: baseline's erases over this policy's, or NAND writes where erases differ
-    /// by less than three superblocks. `None` where the device does not report them.
+    /// How many times as long the flash lasts for equal work: what the baseline writes to it over what this policy
+    /// writes. `None` where the device does not report it.
     pub life_time: Option<f64>,
     /// Endurance of the drive under the policy; `None` where its rated cycles are not known.
     pub endurance: Option<Endurance>,

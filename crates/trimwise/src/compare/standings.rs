@@ -11,7 +11,7 @@
 use rand_core::{Rng as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::choice::SPEED_INDIFFERENCE;
+use super::judge::{TIME_PERCENT, exceeds};
 use super::statistics::{CONFIDENCE, Interval, RUNS_FOR_INTERVAL};
 
 pub const GROUPS_MIN: usize = RUNS_FOR_INTERVAL;
@@ -55,7 +55,7 @@ pub fn ranked(field: &[Vec<f64>], groups: &[usize]) -> Vec<Standing> {
             let (own, theirs) = (drawn.get(one)?, drawn.get(other)?);
             let between =
                 interval_of_logs(own.iter().zip(theirs).map(|(own, theirs)| own - theirs).collect());
-            if libm::exp((scores[one] - scores[other]).abs()) - 1.0 <= SPEED_INDIFFERENCE {
+            if !exceeds(libm::exp((scores[one] - scores[other]).abs()), TIME_PERCENT) {
                 return None;
             }
             match between {

@@ -4,9 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::compare::figure::{Values, View};
 use crate::compare::ledger::CellLedger;
-use crate::compare::result::{Cell, DeviceFigures, Measure, Target};
+use crate::compare::means::Means;
+use crate::compare::result::{Cell, DeviceFigures, Measure};
 use crate::compare::statistics::{Comparison, Sample, compare, median};
-use crate::policy::{PolicyId, PolicySpec};
+use crate::policy::PolicyId;
 
 type Keyed<'a, K, T> = Vec<(&'a K, T)>;
 
@@ -28,10 +29,8 @@ pub struct DeviceSummary<'a> {
 #[derive(Clone, Debug)]
 pub struct PolicySummary<'a> {
     pub policy: &'a PolicyId,
-    /// It is only a bound that no host can use.
-    pub bound: bool,
-    /// It fills its commands with several ranges, which stock Linux does on NVMe only.
-    pub fills_commands: bool,
+    /// What a host with this drive needs in order to have it.
+    pub means: Means,
     /// It trims at intervals or is the daemon, and trimmed nothing in any run, so it did the same as `off`.
     pub unswept: bool,
     pub runs: Vec<&'a Cell>,
@@ -120,21 +119,15 @@ impl<'a> PolicySummary<'a> {
             && runs.iter().all(|c| c.is_in_virtual_time())
             && runs.windows(2).all(|w| same_run(w[0], w[1]));
         let time_s = Sample::new(seconds, exact)?;
-        // On a real directory the name is the mount's option, not a policy.
-        let spec = policy.spec().filter(|_| runs.iter().all(|c| c.target == Target::Model));
-        // Over days the daemon itself runs, so a policy that needs a changed kernel is only a bound.
-        let is_over_days = runs.iter().any(|c| c.days.is_some());
-        let is_stock = |p: PolicySpec| p == PolicySpec::OFF || p == PolicySpec::COMMIT || p.batch().is_some();
-        let bound = spec.is_some_and(|p| !p.is_usable() || is_over_days && !is_stock(p));
-        let fills_commands = spec.is_some_and(PolicySpec::fills_commands);
+        let first = runs.first()?;
+        let means = Means::of(policy, &first.target, first.drive.map(|drive| drive.link));
         let sweeps = policy.known().is_some_and(|p| p.sweeps().is_some() || p.is_hosted());
         let is_untrimmed =
             |c: &&Cell| c.device_stats.as_ref().is_some_and(|device| device.trim_commands == 0);
         let unswept = sweeps && runs.iter().all(is_untrimmed);
         Some(Self {
             policy,
-            bound,
-            fills_commands,
+            means,
             unswept,
             runs,
             time_s,
@@ -178,10 +171,8 @@ impl<'a> PolicySummary<'a> {
 pub struct SummaryRow {
     pub device: String,
     pub policy: PolicyId,
-    /// The policy is only a bound that no host can use.
-    pub bound: bool,
-    /// The policy fills its commands with several ranges, which stock Linux does on NVMe only.
-    pub fills_commands: bool,
+    /// What a host with this drive needs in order to have the policy; `None` in results of older versions.
+    pub means: Option<Means>,
     pub reps: usize,
     /// The repetitions were the same to the last bit.
     pub exact: bool,
@@ -214,8 +205,7 @@ impl SummaryRow {
         Self {
             device: device.to_owned(),
             policy: p.policy.clone(),
-            bound: p.bound,
-            fills_commands: p.fills_commands,
+            means: Some(p.means),
             reps: p.runs.len(),
             exact: p.time_s.is_exact(),
             measure,

@@ -18,8 +18,10 @@ const UNITS_MAX: u64 = 16_384;
 /// `BTRFS_ASYNC_DISCARD_MAX_FILTER` and `_MIN_FILTER`: 1 MiB, 32 KiB.
 const FILTERS: [u64; 2] = [256, 8];
 
-pub(super) const TERM: Term =
-    Term::plain("btrfs", "as btrfs with discard=async", &["btrfs"], |_| Box::<Btrfs>::default());
+pub(super) const TERM: Term = Term {
+    native_to: Some("btrfs"),
+    ..Term::plain("btrfs", "as btrfs with discard=async", &["btrfs"], |_| Box::<Btrfs>::default())
+};
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Btrfs {

@@ -18,26 +18,35 @@ pub(super) const COMMIT: Term = Term {
     )
 };
 
-pub(super) const KERNEL515: Term = Term::plain(
-    "kernel515",
-    "as in Linux 5.15 to 6.0: one background worker after the commit",
-    &["kernel515"],
-    |_| Box::new(Commit::of(DiscardGeneration::Worker)),
-);
+pub(super) const KERNEL515: Term = Term {
+    native_to: Some("Linux 5.15 to 6.0"),
+    ..Term::plain(
+        "kernel515",
+        "as in Linux 5.15 to 6.0: one background worker after the commit",
+        &["kernel515"],
+        |_| Box::new(Commit::of(DiscardGeneration::Worker)),
+    )
+};
 
-pub(super) const SERIAL: Term = Term::plain(
-    "serial",
-    "as in Linux up to 4.12: inside the commit, one at a time and waited for",
-    &["serial"],
-    |_| Box::new(Commit::of(DiscardGeneration::CommitSerial)),
-);
+pub(super) const SERIAL: Term = Term {
+    native_to: Some("Linux up to 4.12"),
+    ..Term::plain(
+        "serial",
+        "as in Linux up to 4.12: inside the commit, one at a time and waited for",
+        &["serial"],
+        |_| Box::new(Commit::of(DiscardGeneration::CommitSerial)),
+    )
+};
 
-pub(super) const TOGETHER: Term = Term::plain(
-    "together",
-    "as in Linux 4.13 to 5.14: submitted together inside the commit",
-    &["together"],
-    |_| Box::new(Commit::of(DiscardGeneration::CommitBatched)),
-);
+pub(super) const TOGETHER: Term = Term {
+    native_to: Some("Linux 4.13 to 5.14"),
+    ..Term::plain(
+        "together",
+        "as in Linux 4.13 to 5.14: submitted together inside the commit",
+        &["together"],
+        |_| Box::new(Commit::of(DiscardGeneration::CommitBatched)),
+    )
+};
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Commit {

@@ -23,8 +23,10 @@ const GRANULARITY_UNITS: u64 = 16;
 /// `DEF_DISCARD_URGENT_UTIL`.
 const URGENT_PERCENT: u64 = 80;
 
-pub(super) const TERM: Term =
-    Term::plain("f2fs", "as f2fs, which discards in the background", &["f2fs"], |_| Box::<F2fs>::default());
+pub(super) const TERM: Term = Term {
+    native_to: Some("f2fs"),
+    ..Term::plain("f2fs", "as f2fs, which discards in the background", &["f2fs"], |_| Box::<F2fs>::default())
+};
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct F2fs {

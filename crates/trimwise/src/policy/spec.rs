@@ -80,6 +80,12 @@ impl PolicySpec {
         self.governor().needs().fills_commands
     }
 
+    /// Returns the system that does this by itself, if that is not the ext4 of a recent Linux: a file system, or older
+    /// versions of Linux.
+    pub fn native_to(self) -> Option<&'static str> {
+        self.issuer.term.native_to
+    }
+
     pub fn needs_trim(self) -> bool {
         self.governor().needs().trim
     }

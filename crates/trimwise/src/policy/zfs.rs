@@ -17,7 +17,10 @@ const TRANSACTION_GROUP: SimDuration = SimDuration::from_secs(5);
 const QUEUE_LIMIT: u32 = 10;
 /// 32 KiB to 128 MiB.
 const SHAPE: Shape = Shape { units_min: 8, units_max: 32_768, ..Shape::NEXT };
-pub(super) const TERM: Term = Term::plain("zfs", "as ZFS with autotrim", &["zfs"], |_| Box::<Zfs>::default());
+pub(super) const TERM: Term = Term {
+    native_to: Some("ZFS"),
+    ..Term::plain("zfs", "as ZFS with autotrim", &["zfs"], |_| Box::<Zfs>::default())
+};
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Zfs {

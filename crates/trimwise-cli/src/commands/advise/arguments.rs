@@ -119,10 +119,7 @@ const EXAMPLES: &str = "Examples:\n  \
 impl AdviseArguments {
     pub fn request(&self) -> CompareRequest {
         CompareRequest {
-            workload: self
-                .workload
-                .clone()
-                .unwrap_or_else(|| defaults::workload(self.here.is_some()).to_owned()),
+            workload: self.workload.clone().unwrap_or_default(),
             devices: self.device.iter().cloned().collect(),
             here: self.here.clone(),
             full_size: self.full_size,

@@ -1,6 +1,7 @@
 //! The text of `advise`: the advice, what other choices cost, the response surface, and the steps that are left.
 
-use trimwise::advise::{Difference, Gated, Means, Place};
+use trimwise::advise::{Difference, Gated, Place};
+use trimwise::compare::means::Means;
 use trimwise::compare::summary::Summary;
 use trimwise::policy::PolicyId;
 
@@ -80,22 +81,19 @@ pub fn notes(advice: &Advice) -> Vec<String> {
     if let (Some(policy), Some(means)) = (policy, advice.means) {
         let is_modelled = advice.settings.days.is_some();
         notes.push(match means {
-            Means::Kernel => format!("`{policy}` needs no daemon: a stock kernel does it."),
-            Means::Daemon if advice.settings.kernel.is_some() => {
+            Means::Stock => format!("`{policy}` needs no daemon: a stock kernel does it."),
+            Means::Trimwised if advice.settings.kernel.is_some() => {
                 format!("`{policy}`: this is trimwised itself, which ran in the guest.")
             }
-            Means::Daemon if is_modelled => format!(
+            Means::Trimwised if is_modelled => format!(
                 "`{policy}`: these are trimwised's own decisions, on the modelled file system. What its helper processes \
                  and maps cost is assumed."
             ),
-            Means::Daemon => format!(
-                "`{policy}` needs trimwised. In the model a policy sees every commit; trimwised looks at free space \
-                 about once a minute, so its gain can be smaller. `--days 7` runs trimwised itself."
+            Means::Trimwised => format!(
+                "`{policy}` needs trimwised, which follows it by remounting, at most once in ten minutes; the model does \
+                 so at once. `--days 7` runs trimwised itself."
             ),
-            Means::Changed => String::new(),
-            Means::Target => format!(
-                "`{policy}` needs kernel/dm-trim, a module that no distribution ships, and a volume on top of it."
-            ),
+            _ => format!("`{policy}`: {}.", means.words()),
         });
     }
     if advice.search.run_ns < SHORT_NS && advice.conclusion.policy.is_some() {

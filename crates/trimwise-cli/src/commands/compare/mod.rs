@@ -26,10 +26,7 @@ pub fn run(arguments: &CompareArguments, caller: &dyn Caller) -> Result<String, 
 impl CompareArguments {
     pub fn request(&self) -> CompareRequest {
         CompareRequest {
-            workload: self
-                .workload
-                .clone()
-                .unwrap_or_else(|| defaults::workload(self.here.is_some()).to_owned()),
+            workload: self.workload.clone().unwrap_or_default(),
             devices: self.devices.clone(),
             here: self.here.clone(),
             full_size: self.full_size,

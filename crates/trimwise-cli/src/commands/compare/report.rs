@@ -79,7 +79,7 @@ pub fn html(comparison: &Comparison) -> Result<String, Failure> {
             rows,
             chosen: match &comparison.conclusion {
                 Some(conclusion) if !several => firm(conclusion).map(ToString::to_string),
-                _ => own.map(|v| v.policy.to_string()),
+                _ => own.and_then(|v| v.policy.as_ref()).map(ToString::to_string),
             },
             ledger: figures::rows(View::Ledger, device).1,
             days: figures::rows(View::Days, device).1,
@@ -303,7 +303,7 @@ pub fn pair(runs: [(&str, &Comparison); 2]) -> Result<String, Failure> {
 
 /// Returns the policy that a conclusion recommends without reservation.
 fn firm(conclusion: &Conclusion) -> Option<&PolicyId> {
-    conclusion.policy.as_ref().filter(|_| matches!(conclusion.decision, Decision::Keep | Decision::Change))
+    conclusion.policy.as_ref().filter(|_| conclusion.decision == Decision::Keep || conclusion.decision.is_change())
 }
 
 /// Sums up a comparison's conclusion in a few words.

@@ -11,7 +11,7 @@ use trimwise::workload::latency::Operation;
 
 use crate::conclusion;
 use crate::figures;
-use crate::table::{bold, folded, laid_out};
+use crate::table::{bold, folded, laid_out, laid_out_in_two};
 use trimwise_study::compare::here::Here;
 use trimwise_study::compare::{Comparison, Settings};
 
@@ -28,7 +28,9 @@ pub fn render(comparison: &Comparison, details: bool) -> String {
         let what = workload(settings, &summary);
         let title = format!("{}: {what}{how_full}", place(settings, device.device));
         let (header, rows) = columns(device, comparison, summary.measure, &TABLE);
-        text += &format!("{}\n\n{}\n", bold(&title), laid_out(&header, &rows));
+        let parted_at = first_beyond(device, comparison, &rows);
+        text += &format!("{}\n\n{}\n", bold(&title), laid_out_in_two(&header, &rows, parted_at));
+        text.extend(beyond(device, comparison));
         let latencies = latencies(device);
         let is_judged = matches!(summary.measure, Measure::Latency(..));
         if !latencies.is_empty() && (details || is_judged) {
@@ -151,6 +153,31 @@ pub fn over(settings: &Settings) -> String {
     }
 }
 
+/// The policies of a device in the order of the table: those that the host can have come first.
+fn ordered<'d, 'a>(device: &'d DeviceSummary<'a>, comparison: &Comparison) -> Vec<&'d PolicySummary<'a>> {
+    let mut policies: Vec<&PolicySummary> = device.policies.iter().collect();
+    policies.sort_by_key(|p| !comparison.means(p).is_attainable());
+    policies
+}
+
+/// The first row of a policy that the host cannot have; `None` if it can have all or none.
+pub fn first_beyond(device: &DeviceSummary, comparison: &Comparison, rows: &[Vec<String>]) -> Option<usize> {
+    let first = ordered(device, comparison).into_iter().find(|p| !comparison.means(p).is_attainable())?;
+    let name = first.policy.to_string();
+    rows.iter().position(|row| row[0] == name).filter(|row| *row > 0)
+}
+
+/// Says what the policies below the line need; empty if there are none.
+fn beyond(device: &DeviceSummary, comparison: &Comparison) -> Option<String> {
+    let beyond: Vec<String> = ordered(device, comparison)
+        .into_iter()
+        .map(|p| (p.policy, comparison.means(p)))
+        .filter(|(_, means)| !means.is_attainable())
+        .map(|(policy, means)| format!("`{policy}`: {}", means.words()))
+        .collect();
+    (!beyond.is_empty()).then(|| folded(&format!("Not on a stock host: {}.", beyond.join("; ")), 0) + "\n")
+}
+
 /// A column of the table.
 struct Column {
     heading: String,
@@ -212,7 +239,7 @@ pub fn columns(
     let check = comparison.check.as_ref();
     let checked = check.map(|check| check.summarised(baseline));
     let checked = checked.iter().flat_map(|c| &c.devices).find(|d| d.device == device.device);
-    for p in &device.policies {
+    for p in ordered(device, comparison) {
         rows.push(row(p));
         let kernel = check.and_then(|check| check.kernel.as_ref());
         if let (Some(kernel), Some(p)) = (kernel, checked.and_then(|d| d.policy(p.policy))) {
@@ -282,7 +309,6 @@ pub fn incomplete(summary: &Summary) -> Vec<String> {
 pub fn notes(comparison: &Comparison, summary: &Summary) -> Vec<String> {
     let mut notes = incomplete(summary);
     let policies = || summary.devices.iter().flat_map(|d| &d.policies);
-    let in_model = policies().flat_map(|p| &p.runs).all(|run| run.target == Target::Model);
     let in_virtual_time = policies().flat_map(|p| &p.runs).all(|run| run.is_in_virtual_time());
     if in_virtual_time && policies().any(|p| p.runs.len() > 1 && !p.time_s.is_exact()) {
         let more = if comparison.settings.days.is_some() { ", and in when operations are due" } else { "" };
@@ -304,16 +330,6 @@ pub fn notes(comparison: &Comparison, summary: &Summary) -> Vec<String> {
     notes.extend(meaning(summary.measure));
     notes.extend(late(&policies().flat_map(|p| &p.runs).filter_map(|run| run.days).collect::<Vec<_>>()));
     notes.extend(traces(&policies().flat_map(|p| &p.runs).copied().collect::<Vec<_>>()));
-    let mut filling: Vec<String> =
-        policies().filter(|p| p.fills_commands).map(|p| format!("`{}`", p.policy)).collect();
-    filling.dedup();
-    if !filling.is_empty() && in_model {
-        notes.push(format!(
-            "Filled commands: {}. Stock Linux sends several ranges in a TRIM command only on NVMe; on \
-             SATA and UFS it sends one.",
-            filling.join(", ")
-        ));
-    }
     for p in policies() {
         let note = if p.time_s.is_exact() && p.runs.len() > 1 {
             Some("exact: all repetitions were identical to the last bit, so one is enough.".to_string())

@@ -2,6 +2,7 @@
 
 use minijinja::Value;
 use serde::Serialize;
+use trimwise::compare::judge::Decision;
 use trimwise::compare::figure::{View, WRITE_AMPLIFICATION};
 use trimwise::compare::summary::SummaryRow;
 use trimwise::failure::{Failure, Mistake};
@@ -175,43 +176,35 @@ fn groups(cases: &[Case]) -> Vec<Vec<&Case>> {
 /// What the runs of a case show.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Standing<'a> {
-    /// Use this policy: a significant difference in time supports it.
-    Shown(&'a PolicyId),
-    /// This policy is the best estimate, or wears the flash less, but no difference in time is significant.
-    NotShown(&'a PolicyId),
-    /// No policy that a host can use can be told apart from this one, the baseline.
+    /// Use this policy rather than the baseline.
+    Use(&'a PolicyId),
+    /// Keep this one, the baseline.
+    Keep(&'a PolicyId),
+    /// No policy that a host can use differs materially from this one, the baseline.
     Alike(&'a PolicyId),
-    /// There was nothing to trim.
-    NoVerdict,
+    CannotTell,
+    /// An older version judged by another rule. Its policy is not restated under this one.
+    OfOlderVersion(Option<&'a PolicyId>),
 }
-
-/// Differences below this percentage are too small to matter, as in the verdict.
-const INDIFFERENCE_PERCENT: f64 = 0.5;
 
 impl<'a> Standing<'a> {
     fn of(case: &'a Case) -> Self {
-        let Some(policy) = &case.policy else { return Self::NoVerdict };
-        let is_shown = |row: &SummaryRow| {
-            row.vs_baseline_significant == Some(true)
-                && row.vs_baseline_percent.is_some_and(|percent| percent.abs() > INDIFFERENCE_PERCENT)
-        };
-        let is_baseline = |row: &&SummaryRow| row.vs_baseline_percent.is_none();
-        let chosen = case.rows.iter().find(|row| row.policy == *policy);
-        match chosen.filter(is_baseline) {
-            None if chosen.is_some_and(is_shown) => Self::Shown(policy),
-            None => Self::NotShown(policy),
-            // The baseline is kept either because the others are worse or because nothing differs.
-            Some(_) if case.rows.iter().any(|row| !row.bound && is_shown(row)) => Self::Shown(policy),
-            Some(_) => Self::Alike(policy),
+        match (case.decision, &case.policy) {
+            (None, policy) => Self::OfOlderVersion(policy.as_ref()),
+            (Some(Decision::Change | Decision::Untrimmed), Some(policy)) => Self::Use(policy),
+            (Some(Decision::Keep), Some(policy)) => Self::Keep(policy),
+            (Some(Decision::DoesNotMatter), Some(policy)) => Self::Alike(policy),
+            (Some(_), _) => Self::CannotTell,
         }
     }
 
     /// What the verdict column shows for a policy.
     fn mark(self, policy: &PolicyId) -> &'static str {
         match self {
-            Self::Shown(chosen) if chosen == policy => "use",
-            Self::NotShown(chosen) if chosen == policy => "~ use",
-            Self::Alike(chosen) if chosen == policy => "no difference shown",
+            Self::Use(chosen) if chosen == policy => "use",
+            Self::Keep(chosen) if chosen == policy => "keep",
+            Self::Alike(chosen) if chosen == policy => "does not matter",
+            Self::OfOlderVersion(Some(chosen)) if chosen == policy => "use (older rule)",
             _ => "",
         }
     }
@@ -229,10 +222,10 @@ pub fn verdict(cases: &[Case]) -> String {
     }
     // Firm verdicts first, and among them those for the most cases.
     standings.sort_by_key(|(standing, cases)| match standing {
-        Standing::Shown(_) => (0, std::cmp::Reverse(cases.len())),
-        Standing::NotShown(_) => (1, std::cmp::Reverse(cases.len())),
-        Standing::Alike(_) => (2, std::cmp::Reverse(0)),
-        Standing::NoVerdict => (3, std::cmp::Reverse(0)),
+        Standing::Use(_) | Standing::Keep(_) => (0, std::cmp::Reverse(cases.len())),
+        Standing::Alike(_) => (1, std::cmp::Reverse(0)),
+        Standing::CannotTell => (2, std::cmp::Reverse(0)),
+        Standing::OfOlderVersion(_) => (3, std::cmp::Reverse(0)),
     });
     let said = |(standing, of): &(Standing, Vec<&Case>)| {
         let at = match of.len() {
@@ -240,15 +233,19 @@ pub fn verdict(cases: &[Case]) -> String {
             some => format!("in {some} ({})", places(of, cases)),
         };
         match standing {
-            Standing::Shown(policy) => format!("use `{policy}` {at}"),
-            Standing::NotShown(policy) => format!("`{policy}` {at}, though no difference in time is shown"),
-            Standing::Alike(baseline) => format!("no policy differs measurably from `{baseline}` {at}"),
-            Standing::NoVerdict => format!("there was nothing to trim {at}"),
+            Standing::Use(policy) => format!("use `{policy}` {at}"),
+            Standing::Keep(policy) => format!("keep `{policy}` {at}"),
+            Standing::Alike(baseline) => format!("no policy differs materially from `{baseline}` {at}"),
+            Standing::CannotTell => format!("these runs cannot tell {at}"),
+            Standing::OfOlderVersion(policy) => {
+                let policy = policy.map_or_else(|| "none".to_owned(), |policy| format!("`{policy}`"));
+                format!("an older version judged {at} by its own rule: {policy}")
+            }
         }
     };
     let all: Vec<String> = standings.iter().map(said).collect();
     let count = figures::counted(cases.len() as u64, "case");
-    format!("Of {count} (device, workload, utilization), judged by time alone: {}.", all.join("; "))
+    format!("Of {count} (device, workload, utilization): {}.", all.join("; "))
 }
 
 /// Names cases by what distinguishes them from the others.
@@ -284,14 +281,9 @@ fn listed(words: &[String]) -> String {
 
 /// Formats the verdict of one case.
 fn case_verdict(case: &Case) -> String {
-    let said = match (&*case.verdict, Standing::of(case)) {
-        ("", Standing::Shown(policy)) => format!("use `{policy}`."),
-        ("", Standing::NotShown(policy)) => format!("`{policy}`, though no difference in time is shown."),
-        ("", Standing::NoVerdict) => "there was nothing to trim.".to_owned(),
-        (text, Standing::Alike(baseline)) => {
-            format!("No policy that a host can use differs measurably from `{baseline}`. {text}")
-        }
-        (text, _) => text.to_owned(),
+    let said = match Standing::of(case) {
+        Standing::OfOlderVersion(_) => format!("by the rule of an older version: {}", case.verdict),
+        _ => case.verdict.clone(),
     };
     format!("At {} % full: {}", case.utilization, said.trim_end())
 }
@@ -467,7 +459,7 @@ mod tests {
     fn case(percent: u8, policy: Option<&str>, commit_percent: f64, is_shown: bool) -> Case {
         let row = |policy: &str, percent: Option<f64>| {
             let row = json!({
-                "device": "sata-small", "policy": policy, "bound": policy == "ideal", "fills_commands": false,
+                "device": "sata-small", "policy": policy, "means": if policy == "ideal" { "bound" } else { "stock" },
                 "reps": 4, "exact": false, "measure": "total", "median_s": 10.0, "low_s": 9.0, "high_s": 11.0,
                 "vs_baseline_percent": percent, "vs_baseline_significant": percent.map(|_| is_shown || policy == "ideal"),
                 "vs_ideal_percent": null, "vs_ideal_significant": null, "ledger": null,

@@ -7,10 +7,11 @@
 use std::time::Duration;
 
 use crate::guests;
+use trimwise::compare::means::Means;
 use trimwise::advise::{
-    self, Job, LeftOut, Means, Node, Observation, Place, REPS_MAX, Rounds, Search, Space,
+    self, Job, LeftOut, Node, Observation, Place, REPS_MAX, Rounds, Search, Space,
 };
-use trimwise::compare::result::Cell;
+use trimwise::compare::result::{Cell, Target};
 use trimwise::compare::summary::Summary;
 use trimwise::failure::Failure;
 use trimwise::policy::{PolicyId, PolicySpec};
@@ -89,7 +90,7 @@ impl Candidates {
     }
 
     fn means(policy: KernelPolicy) -> Means {
-        policy.id().known().map(Means::of).filter(|means| *means != Means::Changed).unwrap_or(Means::Kernel)
+        Means::of(&policy.id(), &Target::Kernel(String::new()), None)
     }
 
     /// Returns the policies worth fresh runs: those set by a mount option, the two best of the search, the best

@@ -36,6 +36,8 @@ pub(in crate::policy) struct Term {
     /// Why `set` before this term makes no sense.
     pub refuses_gate: Option<&'static str>,
     pub live: LiveUse,
+    /// The system that does this by itself, other than the ext4 of a recent Linux.
+    pub native_to: Option<&'static str>,
 }
 
 impl Term {
@@ -55,6 +57,7 @@ impl Term {
             make,
             refuses_gate: None,
             live: LiveUse::Unsuited,
+            native_to: None,
         }
     }
 

@@ -1,0 +1,404 @@
+//! The rule by which policies are judged, wherever they are: `compare`, `sweep`, `advise`, reports, tournaments.
+//!
+//! A policy is compared with another, a host's current one or no TRIM. A difference counts if it is *shown* (the test
+//! finds it) and *material*: [`WAITED_S_PER_DAY`] and [`TIME_PERCENT`] of the time, or [`LIFE_PERCENT`] of a flash life
+//! that ends within [`LIFE_YEARS`]. Then:
+//!
+//! - *Change* if a policy is materially better in one respect and materially worse in none.
+//! - Otherwise *untrimmed* if nothing trims, and a policy is shown to wear the flash less, however long that lasts, and
+//!   takes no more time. Then trimming costs nothing, and a drive that is never told what is free copies it for ever.
+//! - Otherwise *cannot tell* if the intervals leave room for such a policy.
+//! - Otherwise *keep* if a policy is, or may be, materially worse.
+//! - Otherwise it *does not matter*.
+//!
+//! Only policies that a host can have are chosen ([`Means`]). A policy that trims at intervals, none
+//! of which was due during the runs, did the same as `off`: it is left out.
+//!
+//! The flash wears by what is programmed into it, which each block is erased for sooner or later. Erases of a short run
+//! depend on how many blocks were free when it began.
+
+use serde::{Deserialize, Serialize};
+
+use crate::compare::means::Means;
+use crate::compare::result::Measure;
+use crate::compare::statistics::{CONFIDENCE, Comparison, Sample, compare};
+use crate::compare::summary::{DeviceSummary, PolicySummary};
+use crate::compare::why::Endurance;
+use crate::policy::{PolicyId, PolicySpec};
+
+/// Waiting that a person might notice in a day of use.
+pub const WAITED_S_PER_DAY: f64 = 5.0;
+/// Share of the time that a person might notice. Repetitions of the same work on a real drive differ by as much.
+pub const TIME_PERCENT: f64 = 2.0;
+/// Difference in the life of the flash that counts. Rated cycles are round numbers, known no better.
+pub const LIFE_PERCENT: f64 = 5.0;
+/// Flash that lasts longer than this outlives its host.
+pub const LIFE_YEARS: f64 = 15.0;
+
+/// The interval of fstrim.timer.
+const WEEK_HOURS: u64 = 168;
+
+/// Raised when the rule changes, so that a saved judgement of another rule is known for what it is.
+pub const RULE: u32 = 2;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Decision {
+    /// Nothing is better than the current policy, and something is, or may be, materially worse.
+    Keep,
+    Change,
+    /// Nothing trims today, and a policy that does no harm wears the flash less.
+    Untrimmed,
+    /// Nothing that a host can do differs materially.
+    DoesNotMatter,
+    CannotTell,
+}
+
+impl Decision {
+    /// Returns true if another policy than the current one is to be used.
+    pub fn is_change(self) -> bool {
+        matches!(self, Self::Change | Self::Untrimmed)
+    }
+}
+
+/// The gain of a policy over another, as a person feels it. Positive is better.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Worth {
+    /// Waiting saved in a day, if the work was spread over days.
+    pub waiting_saved_s_per_day: Option<f64>,
+    pub time_saved_percent: f64,
+    /// Ends of the confidence interval; `None` after a single run of each.
+    pub time_saved_percent_interval: Option<[f64; 2]>,
+    /// The test finds a difference in time. `false` in results of older versions.
+    #[serde(default)]
+    pub time_is_shown: bool,
+    /// Life of the flash for equal work, as a multiple of that under the other policy.
+    pub life_times: Option<f64>,
+    /// The test finds a difference in wear. `false` in results of older versions.
+    #[serde(default)]
+    pub life_is_shown: bool,
+    /// Years that the flash lasts at this rate of work, under the other policy and this one. Known if the work was
+    /// spread over days.
+    pub life_years: Option<[f64; 2]>,
+}
+
+pub struct Compared<'s, 'a> {
+    pub policy: &'s PolicySummary<'a>,
+    pub worth: Worth,
+    time: Material,
+    life: Material,
+}
+
+/// Whether a material difference exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Material {
+    Better,
+    Worse,
+    /// It could be there, but is not shown.
+    PerhapsBetter,
+    PerhapsWorse,
+    /// The interval leaves no room for it.
+    No,
+}
+
+impl Compared<'_, '_> {
+    fn is_better(&self) -> bool {
+        let both = [self.time, self.life];
+        both.contains(&Material::Better) && !both.contains(&Material::Worse)
+    }
+
+    fn is_worse(&self) -> bool {
+        [self.time, self.life].contains(&Material::Worse)
+    }
+
+    fn may_be_better(&self) -> bool {
+        !self.is_worse() && [self.time, self.life].contains(&Material::PerhapsBetter)
+    }
+
+    fn may_be_worse(&self) -> bool {
+        [self.time, self.life].contains(&Material::PerhapsWorse)
+    }
+}
+
+/// The scale on which differences are felt.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame {
+    pub measure: Measure,
+    /// Days over which the work was spread.
+    pub days: Option<u32>,
+    /// The host's work as a multiple of the runs'.
+    pub work: f64,
+    /// Whether a longer life alone decides: at a known rate of work, or where no command follows.
+    pub by_life: bool,
+}
+
+impl Frame {
+    /// The scale of a study, which changes no host.
+    pub fn of_study(measure: Measure, days: Option<u32>) -> Self {
+        Self { measure, days, work: 1.0, by_life: true }
+    }
+
+    /// Seconds a day that a share of the time amounts to, if the work was spread over days.
+    fn seconds_per_day(self, today_s: f64, share: f64) -> Option<f64> {
+        (self.measure == Measure::Waiting).then_some(())?;
+        Some(today_s * share / f64::from(self.days?) * self.work)
+    }
+
+    /// Returns whether this share of the current policy's time is too little to be noticed.
+    pub fn is_negligible(self, today_s: f64, share: f64) -> bool {
+        let is_short = self.seconds_per_day(today_s, share).is_some_and(|s| s.abs() < WAITED_S_PER_DAY);
+        share.abs() * 100.0 < TIME_PERCENT || is_short
+    }
+
+    /// Compares a policy with the current one on the same device.
+    pub fn compared<'s, 'a>(self, today: &PolicySummary, policy: &'s PolicySummary<'a>) -> Compared<'s, 'a> {
+        // Speeds: the other policy's over the current one's.
+        let test = compare(&today.time_s, &policy.time_s);
+        let today_s = today.time_s.median();
+        let saved = |speed: f64| 1.0 - 1.0 / speed;
+        let has_interval = test.p.is_none() || test.interval.confidence > 0.0;
+        let interval = has_interval.then(|| [saved(test.interval.low), saved(test.interval.high)]);
+        let wear = compared_wear(today, policy);
+        let life_times = wear.map(|wear| wear.ratio).filter(|times| times.is_finite() && *times > 0.0);
+        let years = Endurance::of(today).and_then(|today| today.years);
+        let years = years.zip(life_times).map(|(years, times)| [years, years * times]);
+        let life_is_shown = wear.is_some_and(|wear| wear.significant);
+        Compared {
+            policy,
+            time: self.of_time(today_s, &test, saved(test.ratio), interval),
+            life: of_life(life_times, years, self.by_life, life_is_shown),
+            worth: Worth {
+                waiting_saved_s_per_day: self.seconds_per_day(today_s, saved(test.ratio)),
+                time_saved_percent: saved(test.ratio) * 100.0,
+                time_saved_percent_interval: interval.map(|ends| ends.map(|end| end * 100.0)),
+                time_is_shown: test.significant,
+                life_times,
+                life_is_shown,
+                life_years: years.filter(|_| self.days.is_some()),
+            },
+        }
+    }
+
+    pub fn of_time(self, today_s: f64, test: &Comparison, saved: f64, interval: Option<[f64; 2]>) -> Material {
+        let is_negligible = |share: f64| self.is_negligible(today_s, share);
+        if test.significant && !is_negligible(saved) {
+            return if saved > 0.0 { Material::Better } else { Material::Worse };
+        }
+        match interval {
+            Some(ends) if ends.into_iter().all(is_negligible) => Material::No,
+            Some(ends) if ends.into_iter().all(|end| end <= 0.0 || is_negligible(end)) => {
+                Material::PerhapsWorse
+            }
+            _ => Material::PerhapsBetter,
+        }
+    }
+}
+
+/// Judges the life of the flash. `times` is its life as a multiple of that under the current policy. `years` has the
+/// longest life in years under each. Without days these are years without a pause, and the rate is unknown. Then a
+/// longer life alone is no reason to change a host (`by_life`).
+pub fn of_life(times: Option<f64>, years: Option<[f64; 2]>, by_life: bool, is_shown: bool) -> Material {
+    let Some(times) = times else { return Material::No };
+    let is_long = years.is_some_and(|[before, after]| before.min(after) >= LIFE_YEARS);
+    if is_long || (times - 1.0).abs() * 100.0 <= LIFE_PERCENT {
+        return Material::No;
+    }
+    match (is_shown, times > 1.0) {
+        (true, true) if by_life => Material::Better,
+        (true, false) if by_life => Material::Worse,
+        (_, true) => Material::PerhapsBetter,
+        (_, false) => Material::PerhapsWorse,
+    }
+}
+
+/// Compares how much two policies wear the flash: the ratio is the life under `policy` over that under `base`. `None`
+/// if the device does not tell.
+pub fn compared_wear(base: &PolicySummary, policy: &PolicySummary) -> Option<Comparison> {
+    let of = |p: &PolicySummary| p.device_sample_of(|d| d.nand_units_written as f64);
+    Some(compare(&of(base)?, &of(policy)?))
+}
+
+/// What was found on a device.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Found {
+    /// The better policy, or the nearest worse one, with the difference.
+    Shown(PolicyId, Worth),
+    /// A policy that may be worse, where none can be better.
+    NotBetter(PolicyId, Worth),
+    /// The largest differences of all policies.
+    Alike(Worth),
+    /// A policy that might be better.
+    Wide(PolicyId, Worth),
+    TodayDidNotRun,
+    /// No other policy that ran can be had.
+    NothingElse,
+    /// The policy with which the others are compared cannot be had.
+    BaselineIsNowhere,
+}
+
+impl Found {
+    /// The policy that it is about; `None` if it is about all of them.
+    pub fn policy(&self) -> Option<&PolicyId> {
+        match self {
+            Self::Shown(policy, _)
+            | Self::NotBetter(policy, _)
+            | Self::Wide(policy, _) => Some(policy),
+            Self::Alike(_) | Self::TodayDidNotRun | Self::NothingElse | Self::BaselineIsNowhere => None,
+        }
+    }
+
+    pub fn worth(&self) -> Option<&Worth> {
+        match self {
+            Self::Shown(_, worth)
+            | Self::NotBetter(_, worth)
+            | Self::Wide(_, worth)
+            | Self::Alike(worth) => Some(worth),
+            Self::TodayDidNotRun | Self::NothingElse | Self::BaselineIsNowhere => None,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Judgement {
+    pub decision: Decision,
+    /// The policy with which the others were compared.
+    pub today: Option<PolicyId>,
+    /// The policy to use; without a change, the current one.
+    pub policy: Option<PolicyId>,
+    pub found: Found,
+}
+
+/// Judges the policies that ran on a device, compared with the current one. `is_had` says which of them the host can
+/// have, and `is_host_s` that the current one is a host's, which has it whatever that says.
+pub fn judge(
+    device: &DeviceSummary,
+    today: Option<&PolicyId>,
+    is_host_s: bool,
+    is_had: impl Fn(&PolicySummary) -> bool,
+    frame: Frame,
+) -> Judgement {
+    let judgement = |decision, found| Judgement {
+        decision,
+        today: today.cloned(),
+        policy: today.cloned(),
+        found,
+    };
+    let Some(base) = today.and_then(|today| device.policy(today)) else {
+        return judgement(Decision::CannotTell, Found::TodayDidNotRun);
+    };
+    if !is_host_s && !is_had(base) {
+        return judgement(Decision::CannotTell, Found::BaselineIsNowhere);
+    }
+    let is_candidate = |p: &&PolicySummary| p.policy != base.policy && !p.unswept && is_had(p);
+    let others: Vec<Compared> =
+        device.policies.iter().filter(is_candidate).map(|p| frame.compared(base, p)).collect();
+    if others.is_empty() {
+        return judgement(Decision::CannotTell, Found::NothingElse);
+    }
+    let of = |one: &Compared| (one.policy.policy.clone(), one.worth);
+    if let Some((policy, worth)) = best(&others).map(of) {
+        let found = Found::Shown(policy.clone(), worth);
+        return Judgement { policy: Some(policy), ..judgement(Decision::Change, found) };
+    }
+    let untrimmed = *base.policy == PolicyId::OFF;
+    if let Some((policy, worth)) = harmless(&others).filter(|_| untrimmed).map(of) {
+        let found = Found::Shown(policy.clone(), worth);
+        return Judgement { policy: Some(policy), ..judgement(Decision::Untrimmed, found) };
+    }
+    if let Some((policy, worth)) = others.iter().find(|other| other.may_be_better()).map(of) {
+        return judgement(Decision::CannotTell, Found::Wide(policy, worth));
+    }
+    if let Some((policy, worth)) = others.iter().find(|other| other.is_worse()).map(of) {
+        return judgement(Decision::Keep, Found::Shown(policy, worth));
+    }
+    if let Some((policy, worth)) = others.iter().find(|other| other.may_be_worse()).map(of) {
+        return judgement(Decision::Keep, Found::NotBetter(policy, worth));
+    }
+    judgement(Decision::DoesNotMatter, Found::Alike(widest(&others)))
+}
+
+/// The policy to change to: the one that saves most time, or most wear if none saves time. Of those that save about the
+/// same, one that needs no daemon.
+pub fn best<'c, 's: 'c, 'a: 'c>(
+    others: impl IntoIterator<Item = &'c Compared<'s, 'a>>,
+) -> Option<&'c Compared<'s, 'a>> {
+    let better: Vec<&Compared> = others.into_iter().filter(|other| other.is_better()).collect();
+    let by_time = better.iter().any(|one| one.time == Material::Better);
+    let saved = |one: &Compared| match by_time {
+        true => one.worth.time_saved_percent,
+        false => one.worth.life_times.map_or(0.0, |times| (times - 1.0) * 100.0),
+    };
+    let most =
+        |of: &mut dyn Iterator<Item = &'c Compared<'s, 'a>>| of.max_by(|a, b| saved(a).total_cmp(&saved(b)));
+    let best = most(&mut better.iter().copied())?;
+    let indifference = if by_time { TIME_PERCENT } else { LIFE_PERCENT };
+    let needs_no_daemon =
+        |one: &&Compared| one.policy.means == Means::Stock && saved(one) > saved(best) - indifference;
+    most(&mut better.iter().copied().filter(needs_no_daemon)).or(Some(best))
+}
+
+/// A policy that is shown to wear the flash less, and takes no more time: the weekly fstrim that distributions have, or
+/// else the gentlest, if possible one that needs no daemon.
+fn harmless<'c, 's, 'a>(others: &'c [Compared<'s, 'a>]) -> Option<&'c Compared<'s, 'a>> {
+    let times = |one: &Compared| one.worth.life_times.unwrap_or(1.0);
+    let is_harmless = |one: &&Compared| {
+        let is_gentler = one.worth.life_is_shown && times(one) > 1.0 && exceeds(times(one), LIFE_PERCENT);
+        is_gentler && !matches!(one.time, Material::Worse | Material::PerhapsWorse)
+    };
+    let is_weekly = |one: &Compared| {
+        let batch = one.policy.policy.spec().and_then(PolicySpec::batch);
+        batch.is_some_and(|batch| batch.hours() == WEEK_HOURS)
+    };
+    others.iter().filter(is_harmless).max_by(|a, b| {
+        let rank = |one: &Compared| (is_weekly(one), one.policy.means == Means::Stock);
+        rank(a).cmp(&rank(b)).then(times(a).total_cmp(&times(b)))
+    })
+}
+
+fn widest(others: &[Compared]) -> Worth {
+    let of = |figure: fn(&Worth) -> f64| {
+        others.iter().map(|c| c.worth).max_by(|a, b| figure(a).abs().total_cmp(&figure(b).abs()))
+    };
+    let time = of(|w| w.time_saved_percent);
+    let life = |c: &Worth| c.life_times.unwrap_or(1.0);
+    let shortest = others.iter().map(|c| c.worth).min_by(|a, b| life(a).total_cmp(&life(b)));
+    Worth {
+        waiting_saved_s_per_day: time.and_then(|w| w.waiting_saved_s_per_day),
+        time_saved_percent: time.map_or(0.0, |w| w.time_saved_percent),
+        time_saved_percent_interval: time.and_then(|w| w.time_saved_percent_interval),
+        time_is_shown: time.is_some_and(|w| w.time_is_shown),
+        life_times: shortest.and_then(|worth| worth.life_times),
+        life_is_shown: shortest.is_some_and(|worth| worth.life_is_shown),
+        life_years: shortest.and_then(|worth| worth.life_years),
+    }
+}
+
+/// Returns the index of the best of many where none is the current one, as in a search; `None` if there are none. Of
+/// those that are not told apart from the fastest, and then not from the gentlest of these, it has the lowest median.
+pub(crate) fn best_of(times: &[Sample], wears: &[Option<Sample>]) -> Option<usize> {
+    let lowest =
+        |of: &[usize]| of.iter().copied().min_by(|&a, &b| times[a].median().total_cmp(&times[b].median()));
+    let all: Vec<usize> = (0..times.len().min(wears.len())).collect();
+    let fastest = &times[lowest(&all)?];
+    let is_as_fast = |&i: &usize| !told_apart(&compare(&times[i], fastest), TIME_PERCENT);
+    let as_fast: Vec<usize> = all.into_iter().filter(is_as_fast).collect();
+    let wear = |i: usize| wears[i].as_ref();
+    let least = as_fast.iter().filter_map(|&i| wear(i)).min_by(|a, b| a.median().total_cmp(&b.median()));
+    let is_gentle = |i: &usize| match (wear(*i), least) {
+        (Some(wear), Some(least)) => !told_apart(&compare(wear, least), LIFE_PERCENT),
+        _ => true,
+    };
+    lowest(&as_fast.into_iter().filter(is_gentle).collect::<Vec<_>>())
+}
+
+/// Returns true if two are told apart by more than this percentage: by the test, or by their medians where there are too
+/// few repetitions for it.
+fn told_apart(c: &Comparison, percent: f64) -> bool {
+    let is_untestable = c.p.is_some() && c.interval.confidence < CONFIDENCE;
+    (c.significant || is_untestable) && exceeds(c.ratio, percent)
+}
+
+/// Returns true if the ratio of two figures differs from 1 by more than this percentage.
+pub(crate) fn exceeds(ratio: f64, percent: f64) -> bool {
+    (ratio - 1.0).abs() * 100.0 > percent
+}
