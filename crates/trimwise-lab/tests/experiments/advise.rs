@@ -9,9 +9,10 @@
 
 use trimwise::advise::{Candidate, Job, Observation, REPS_MAX, Rounds, Search, Space};
 use trimwise::compare::cell::{self, CellSpec, run_cell};
+use trimwise::compare::judge::{Frame, judge};
 use trimwise::compare::result::Cell;
 use trimwise::compare::statistics::median;
-use trimwise::compare::verdict::verdict;
+use trimwise::compare::summary::Summary;
 use trimwise::fs::host::HostConfig;
 use trimwise::policy::{LinuxVersion, PolicyId, PolicySpec, Trimmer};
 use trimwise::profile::Profile;
@@ -135,7 +136,11 @@ fn compared(mix: Mix) -> Outcome {
     let shortlist = space.shortlist(&search);
     let each = |policy: &Trimmer| (0..REPS_MAX).map(|rep| (*policy, rep)).collect::<Vec<_>>();
     let cells = bed.all(&shortlist.iter().flat_map(each).collect::<Vec<_>>(), SEED + 1);
-    let chosen = verdict(&cells).unwrap().policy.unwrap();
+    let summary = Summary::of(&cells);
+    let frame = Frame::of_study(summary.measure, None);
+    let device = &summary.devices[0];
+    let judged = judge(device, Some(&PolicyId::OFF), false, |p| p.means.is_attainable(), frame);
+    let chosen = judged.policy.unwrap();
     let runs = search.total_runs() + changed.total_runs() + (shortlist.len() + 2) * REPS_MAX as usize;
 
     let policies: Vec<Trimmer> = space.applicable.iter().map(|c| c.policy).collect();

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use trimwise::compare::means::Means;
 use trimwise::advise::{Candidate, Job, LeftOut, Observation, Place, REPS_MAX, Rounds, Search, Space};
+use trimwise::compare::means::Means;
 use trimwise::compare::result::{Cell, Measure};
 use trimwise::failure::Failure;
 use trimwise::fs::layout::FormatOptions;

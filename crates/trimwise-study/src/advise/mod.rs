@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use serde::{Deserialize, Serialize};
-use trimwise::compare::means::Means;
 use trimwise::advise::{self, Cost, Difference, Space};
+use trimwise::compare::means::Means;
 use trimwise::compare::result::Cell;
 use trimwise::compare::statistics::{Sample, compare};
 use trimwise::compare::summary::Summary;

@@ -130,14 +130,17 @@ impl CompareRequest {
 
     /// Whether the usual work of the model is asked for, spread over days.
     fn is_usual(&self) -> bool {
-        let is_model = matches!(self.target.value(), Ok(RunOn::Model)) && self.fs.is_none_or(|fs| fs == FileSystem::Ext4);
+        let is_model = matches!(self.target.value(), Ok(RunOn::Model))
+            && self.fs.is_none_or(|fs| fs == FileSystem::Ext4);
         self.workload.is_empty() && is_model && self.check.is_none() && !self.postmark
     }
 
     /// Rejects numbers that are out of range, and a shape of days without days. The failure names the fields.
     pub fn check(&self) -> Result<(), Failure> {
         let day = match (&self.day, self.days) {
-            (Some(day), None | Some(0)) if self.here.is_none() => {
+            (Some(day), days)
+                if self.here.is_none() && (days == Some(0) || days.is_none() && !self.is_usual()) =>
+            {
                 Err(Mistake::of("day", day).expected(words![key("days"), " with it"]).fail())
             }
             _ => Ok(()),

@@ -12,8 +12,8 @@ mod words;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-pub use trimwise::compare::judge::{Decision, Worth};
 use trimwise::compare::judge::{self, Compared, Frame, Judgement};
+pub use trimwise::compare::judge::{Decision, Worth};
 use trimwise::compare::means::Means;
 use trimwise::compare::result::Target;
 use trimwise::compare::summary::{DeviceSummary, PolicySummary, Summary};
@@ -168,7 +168,8 @@ pub fn of(comparison: &Comparison) -> Conclusion {
     }
     if let (Some(here), [device]) = (here.filter(|here| here.passes() == Some(false)), &summary.devices[..]) {
         // The current policy counts as off, since no TRIM reaches the drive.
-        let passed = on_device(comparison, device, &judged_on(comparison, device, Some(&PolicyId::OFF), frame), frame);
+        let passed =
+            on_device(comparison, device, &judged_on(comparison, device, Some(&PolicyId::OFF), frame), frame);
         let first = format!(
             "Keep {}: TRIM does not reach its drive, however it is sent. `trimwise doctor {}` says why.",
             here.mount(),
@@ -194,8 +195,11 @@ pub fn of(comparison: &Comparison) -> Conclusion {
         );
     }
     let judged = judged(comparison, &summary);
-    let mut each =
-        summary.devices.iter().zip(&judged).map(|(device, judged)| on_device(comparison, device, judged, frame));
+    let mut each = summary
+        .devices
+        .iter()
+        .zip(&judged)
+        .map(|(device, judged)| on_device(comparison, device, judged, frame));
     let Some(first) = each.next() else { return unsure(comparison, today, &Unsure::NoRuns) };
     if judged.iter().all(|other| (other.decision, &other.policy) == (first.decision, &first.policy)) {
         return first;
@@ -235,7 +239,12 @@ fn unsure(comparison: &Comparison, today: Option<PolicyId>, why: &Unsure) -> Con
 }
 
 /// Concludes on one drive, with what other kernels and the bound would bring.
-fn on_device(comparison: &Comparison, device: &DeviceSummary, judged: &Judgement, frame: Frame) -> Conclusion {
+fn on_device(
+    comparison: &Comparison,
+    device: &DeviceSummary,
+    judged: &Judgement,
+    frame: Frame,
+) -> Conclusion {
     let here = comparison.here.as_ref();
     let Judgement { decision, today, policy, found } = judged.clone();
     let steps = match (here, &policy) {
@@ -245,8 +254,12 @@ fn on_device(comparison: &Comparison, device: &DeviceSummary, judged: &Judgement
     let mut head = words::head(comparison, judged, &steps);
     if let Some(chosen) = policy.as_ref().and_then(|policy| device.policy(policy)) {
         let beyond = device.policies.iter().filter(|p| !comparison.means(p).is_attainable() && !p.unswept);
-        let beyond: Vec<Compared> = beyond.map(|p| frame.compared(chosen, p)).collect();
-        words::add_beyond(&mut head, &beyond, frame.measure);
+        let (bounds, patched): (Vec<Compared>, Vec<_>) = beyond
+            .map(|p| frame.compared(chosen, p))
+            .partition(|one| matches!(one.policy.means, Means::Bound | Means::Elsewhere));
+        if let Some(Compared { policy, worth, .. }) = judge::best(&patched).or_else(|| judge::best(&bounds)) {
+            words::add_beyond(&mut head, (policy.policy, policy.means), frame.measure, worth);
+        }
     }
     Conclusion {
         decision,

@@ -1,6 +1,6 @@
 //! The words of a conclusion: at most five lines of 80 columns.
 
-use trimwise::compare::judge::{Compared, Found, Judgement, LIFE_PERCENT, LIFE_YEARS, TIME_PERCENT, best};
+use trimwise::compare::judge::{Found, Judgement, LIFE_PERCENT, LIFE_YEARS, TIME_PERCENT};
 use trimwise::compare::means::Means;
 use trimwise::compare::result::{Cell, Measure, Target};
 use trimwise::numbers::two_digits;
@@ -13,8 +13,8 @@ use trimwise_linux::today::own_discard;
 use super::steps::Steps;
 use super::{Conclusion, Decision, Unsure, Worth, class};
 use crate::command_text::quoted;
-use crate::compare::here::Here;
 use crate::compare::Comparison;
+use crate::compare::here::Here;
 use crate::defaults;
 
 /// The model's file system.
@@ -60,12 +60,14 @@ pub(super) fn head(comparison: &Comparison, judged: &Judgement, steps: &Steps) -
         Found::Shown(_, worth) if *decision == Decision::Untrimmed => {
             let less = worth.life_times.map_or(0.0, |times| (1.0 - 1.0 / times) * 100.0);
             let anyway = match worth.life_years {
-                Some([before, _]) if before >= LIFE_YEARS => {
-                    format!("; the flash outlasts {LIFE_YEARS} years anyway")
-                }
+                Some([before, _]) if before >= LIFE_YEARS => outlasts(worth),
                 _ => String::new(),
             };
-            format!("It costs no noticeable {}, and {} less is written to the flash{anyway}.", measured(measure), percent(less))
+            format!(
+                "It costs no noticeable {}, and {} less is written to the flash{anyway}.",
+                measured(measure),
+                percent(less)
+            )
         }
         Found::Shown(_, worth) if *decision == Decision::Change => sentence(&gain(measure, worth)),
         Found::Shown(other, worth) => sentence(&format!("{} would {}", name(other), loss(measure, worth))),
@@ -131,13 +133,15 @@ pub(super) fn unsure(comparison: &Comparison, why: &Unsure) -> Vec<String> {
 
 const LINES_MAX: usize = 5;
 
-/// Inserts what policies that no host can have as it is would gain over the chosen one, before the last line, as fully
-/// as there is room for. Of those that a patch or a module brings, the best, and the bound.
-pub(super) fn add_beyond(lines: &mut Vec<String>, beyond: &[Compared], measure: Measure) {
-    let (bounds, patched): (Vec<&Compared>, Vec<_>) =
-        beyond.iter().partition(|one| matches!(one.policy.means, Means::Bound | Means::Elsewhere));
-    let Some(Compared { policy, worth, .. }) = best(patched).or_else(|| best(bounds)) else { return };
-    let (name, needs) = (policy.policy, policy.means.words());
+/// Inserts what a policy that no host can have as it is would gain over the chosen one, before the last line, as fully as
+/// there is room for.
+pub(super) fn add_beyond(
+    lines: &mut Vec<String>,
+    (policy, means): (&PolicyId, Means),
+    measure: Measure,
+    worth: &Worth,
+) {
+    let needs = means.words();
     let saved = worth.time_saved_percent;
     let (gain, interval) = match saved >= TIME_PERCENT {
         true => (format!("{} than that", shift(measure, saved)), interval(worth)),
@@ -147,9 +151,10 @@ pub(super) fn add_beyond(lines: &mut Vec<String>, beyond: &[Compared], measure: 
         }
     };
     let forms = [
-        format!("No stock host has `{name}` ({needs}): {gain}{interval}."),
-        format!("No stock host has `{name}` ({needs}): {gain}."),
-        format!("Not on a stock host: `{name}`, {gain}."),
+        format!("Not on a stock host: `{policy}` ({needs}) would bring {gain}{interval}."),
+        format!("Not on a stock host: `{policy}` ({needs}) would bring {gain}."),
+        format!("Not on a stock host: `{policy}` would bring {gain}."),
+        format!("Not on a stock host: {needs} would bring {gain}."),
     ];
     let wrapped = |line: &String| line.chars().count().div_ceil(78);
     let room = LINES_MAX.saturating_sub(lines.iter().map(wrapped).sum());
@@ -176,7 +181,9 @@ pub(super) fn if_it_passed(passed: &Conclusion) -> Vec<String> {
         _ => return Vec::new(),
     };
     let what = match (passed.decision, &passed.policy) {
-        (Decision::Change | Decision::Untrimmed, Some(policy)) => format!("If it did, {} would help.", way(policy)),
+        (Decision::Change | Decision::Untrimmed, Some(policy)) => {
+            format!("If it did, {} would help.", way(policy))
+        }
         (Decision::DoesNotMatter | Decision::Keep, _) => "If it did, it would not help.".to_owned(),
         _ => "Whether it would help is not shown.".to_owned(),
     };
@@ -367,23 +374,33 @@ fn years(years: f64) -> String {
 
 /// The gain or loss of the flash's life; empty if none is shown.
 fn life(worth: &Worth) -> String {
-    if worth.life_is_shown { any_life(worth) } else { String::new() }
+    let is_long = worth.life_years.is_some_and(|[before, after]| before.min(after) >= LIFE_YEARS);
+    if worth.life_is_shown || is_long { any_life(worth) } else { String::new() }
 }
 
 /// The gain or loss of the flash's life, shown or not; empty if there is none.
 fn any_life(worth: &Worth) -> String {
     match (worth.life_years, worth.life_times) {
-        (Some([before, after]), _) if before.min(after) >= LIFE_YEARS => {
-            format!("; the flash outlasts {LIFE_YEARS} years anyway")
-        }
+        (Some([before, after]), _) if before.min(after) >= LIFE_YEARS => outlasts(worth),
         (_, Some(times)) if (times - 1.0).abs() * 100.0 <= LIFE_PERCENT => String::new(),
-        (Some([before, after]), _) => format!("; the flash lasts {}, not {}", years(after), years(before)),
+        (Some([before, after]), _) => {
+            format!("; the flash lasts {}, not {}{}", years(after), years(before), assumed(worth))
+        }
         (None, Some(times)) if times > 1.0 => {
             format!("; the flash lasts {} times as long", two_digits(times))
         }
         (None, Some(times)) => format!("; the flash wears {} times as fast", two_digits(1.0 / times)),
         (None, None) => String::new(),
     }
+}
+
+fn outlasts(worth: &Worth) -> String {
+    format!("; the flash outlasts {LIFE_YEARS} years anyway{}", assumed(worth))
+}
+
+/// Marks years that rest on assumed cycles.
+fn assumed(worth: &Worth) -> &'static str {
+    if worth.life_is_assumed { " (assumed cycles)" } else { "" }
 }
 
 fn alike(worth: &Worth) -> String {
@@ -448,7 +465,8 @@ fn surer(comparison: &Comparison, judged: &Judgement) -> String {
             "Add `off` to --policy: the others are then compared with it.".to_owned()
         }
         (Found::NothingElse, _) => {
-            "Leave --policy out, or add what is available on a host (--policy off, commit, batch:1w).".to_owned()
+            "Leave --policy out, or add what is available on a host (--policy off, commit, batch:1w)."
+                .to_owned()
         }
         (Found::Wide(..), _) => {
             format!("To be surer: more runs (--reps {}), or longer ones.", (settings.reps * 3).max(6))
@@ -476,8 +494,11 @@ mod tests {
         waiting_saved_s_per_day: None,
         time_saved_percent: 0.0,
         time_saved_percent_interval: None,
+        time_is_shown: true,
         life_times: None,
+        life_is_shown: true,
         life_years: None,
+        life_is_assumed: false,
     };
 
     #[test]
@@ -553,6 +574,9 @@ mod tests {
             let worth = Worth { life_times: times, life_years: years, ..NOTHING };
             assert_eq!(life(&worth), text, "{times:?} {years:?}");
         }
+        let assumed =
+            Worth { life_years: Some([14.0, 28.0]), life_times: Some(2.0), life_is_assumed: true, ..NOTHING };
+        assert_eq!(life(&assumed), "; the flash lasts 28 years, not 14 years (assumed cycles)");
     }
 
     #[test]
@@ -587,28 +611,44 @@ mod tests {
         assert_eq!(alike(&of(None, 1.0)), "the choices differ by 1 % at most");
     }
 
+    /// A saving whose interval holds zero is none.
     #[test]
-    fn a_target_is_told_of_as_fully_as_five_lines_allow() {
+    fn regression_what_is_not_shown_is_not_said() {
+        let worth = Worth {
+            waiting_saved_s_per_day: Some(60.0),
+            time_saved_percent: 30.0,
+            life_times: Some(2.0),
+            ..NOTHING
+        };
+        let hidden = Worth { time_is_shown: false, ..worth };
+        let life = "; the flash lasts 2 times as long";
+        assert_eq!(gain(Measure::Waiting, &hidden), format!("no difference in waiting is shown{life}"));
+        assert_eq!(loss(Measure::Total, &hidden), format!("make no difference in time that is shown{life}"));
+        let chance = Worth { life_is_shown: false, ..worth };
+        assert_eq!(gain(Measure::Waiting, &chance), "it saves 60 s of waiting a day (30 % less waiting)");
+    }
+
+    #[test]
+    fn what_no_stock_host_has_is_told_of_as_fully_as_five_lines_allow() {
         let policy: PolicyId = "dm-trim".into();
         let time =
             Worth { time_saved_percent: 25.0, time_saved_percent_interval: Some([20.0, 30.0]), ..NOTHING };
         let life = Worth { time_saved_percent: 1.9, life_times: Some(1.5), ..NOTHING };
+        let begin = "Not on a stock host:";
         for (before, worth, line) in [
             (
                 3,
                 time,
-                Some(
-                    "The module kernel/dm-trim (`dm-trim`) would bring 25 % less time than that (20 to 30 %).",
-                ),
+                Some("`dm-trim` (the module dm-trim) would bring 25 % less time than that (20 to 30 %)."),
             ),
-            (4, time, Some("The module kernel/dm-trim (`dm-trim`) would bring 25 % less time than that.")),
+            (4, time, Some("`dm-trim` would bring 25 % less time than that.")),
             (5, time, None),
-            (4, life, Some("The module kernel/dm-trim would bring 1.5 times the flash life of that.")),
+            (4, life, Some("`dm-trim` would bring 1.5 times the flash life of that.")),
         ] {
             let mut lines: Vec<String> = (0..before).map(|line| line.to_string()).collect();
-            add_target(&mut lines, &policy, Measure::Total, &worth);
-            let added = lines.iter().find(|line| line.starts_with("The module"));
-            assert_eq!(added.map(String::as_str), line, "after {before} lines");
+            add_beyond(&mut lines, (&policy, Means::DmTrim), Measure::Total, &worth);
+            let added = lines.iter().find(|line| line.starts_with(begin));
+            assert_eq!(added.cloned(), line.map(|line| format!("{begin} {line}")), "after {before} lines");
             assert_eq!(lines.last(), Some(&(before - 1).to_string()), "it stands before the last line");
         }
     }

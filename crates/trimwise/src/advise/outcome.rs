@@ -63,6 +63,7 @@ pub fn costs(device: &DeviceSummary, recommended: &PolicyId) -> Vec<Cost> {
             wear: wear.filter(|c| c.ratio.is_finite()).map(|c| Difference::of(&c, LIFE_PERCENT)),
         }
     };
-    let others = device.policies.iter().filter(|p| p.means.is_attainable() && !p.unswept && p.policy != recommended);
+    let others =
+        device.policies.iter().filter(|p| p.means.is_attainable() && !p.unswept && p.policy != recommended);
     others.map(cost).collect()
 }

@@ -80,6 +80,9 @@ pub struct Worth {
     /// Years that the flash lasts at this rate of work, under the other policy and this one. Known if the work was
     /// spread over days.
     pub life_years: Option<[f64; 2]>,
+    /// Years rest on rated cycles that the drive's profile only assumes.
+    #[serde(default)]
+    pub life_is_assumed: bool,
 }
 
 pub struct Compared<'s, 'a> {
@@ -91,7 +94,7 @@ pub struct Compared<'s, 'a> {
 
 /// Whether a material difference exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Material {
+enum Material {
     Better,
     Worse,
     /// It could be there, but is not shown.
@@ -145,7 +148,7 @@ impl Frame {
     }
 
     /// Returns whether this share of the current policy's time is too little to be noticed.
-    pub fn is_negligible(self, today_s: f64, share: f64) -> bool {
+    fn is_negligible(self, today_s: f64, share: f64) -> bool {
         let is_short = self.seconds_per_day(today_s, share).is_some_and(|s| s.abs() < WAITED_S_PER_DAY);
         share.abs() * 100.0 < TIME_PERCENT || is_short
     }
@@ -160,7 +163,8 @@ impl Frame {
         let interval = has_interval.then(|| [saved(test.interval.low), saved(test.interval.high)]);
         let wear = compared_wear(today, policy);
         let life_times = wear.map(|wear| wear.ratio).filter(|times| times.is_finite() && *times > 0.0);
-        let years = Endurance::of(today).and_then(|today| today.years);
+        let endurance = Endurance::of(today);
+        let years = endurance.and_then(|today| today.years);
         let years = years.zip(life_times).map(|(years, times)| [years, years * times]);
         let life_is_shown = wear.is_some_and(|wear| wear.significant);
         Compared {
@@ -175,11 +179,12 @@ impl Frame {
                 life_times,
                 life_is_shown,
                 life_years: years.filter(|_| self.days.is_some()),
+                life_is_assumed: endurance.is_some_and(|today| today.assumed),
             },
         }
     }
 
-    pub fn of_time(self, today_s: f64, test: &Comparison, saved: f64, interval: Option<[f64; 2]>) -> Material {
+    fn of_time(self, today_s: f64, test: &Comparison, saved: f64, interval: Option<[f64; 2]>) -> Material {
         let is_negligible = |share: f64| self.is_negligible(today_s, share);
         if test.significant && !is_negligible(saved) {
             return if saved > 0.0 { Material::Better } else { Material::Worse };
@@ -197,7 +202,7 @@ impl Frame {
 /// Judges the life of the flash. `times` is its life as a multiple of that under the current policy. `years` has the
 /// longest life in years under each. Without days these are years without a pause, and the rate is unknown. Then a
 /// longer life alone is no reason to change a host (`by_life`).
-pub fn of_life(times: Option<f64>, years: Option<[f64; 2]>, by_life: bool, is_shown: bool) -> Material {
+fn of_life(times: Option<f64>, years: Option<[f64; 2]>, by_life: bool, is_shown: bool) -> Material {
     let Some(times) = times else { return Material::No };
     let is_long = years.is_some_and(|[before, after]| before.min(after) >= LIFE_YEARS);
     if is_long || (times - 1.0).abs() * 100.0 <= LIFE_PERCENT {
@@ -240,19 +245,16 @@ impl Found {
     /// The policy that it is about; `None` if it is about all of them.
     pub fn policy(&self) -> Option<&PolicyId> {
         match self {
-            Self::Shown(policy, _)
-            | Self::NotBetter(policy, _)
-            | Self::Wide(policy, _) => Some(policy),
+            Self::Shown(policy, _) | Self::NotBetter(policy, _) | Self::Wide(policy, _) => Some(policy),
             Self::Alike(_) | Self::TodayDidNotRun | Self::NothingElse | Self::BaselineIsNowhere => None,
         }
     }
 
     pub fn worth(&self) -> Option<&Worth> {
         match self {
-            Self::Shown(_, worth)
-            | Self::NotBetter(_, worth)
-            | Self::Wide(_, worth)
-            | Self::Alike(worth) => Some(worth),
+            Self::Shown(_, worth) | Self::NotBetter(_, worth) | Self::Wide(_, worth) | Self::Alike(worth) => {
+                Some(worth)
+            }
             Self::TodayDidNotRun | Self::NothingElse | Self::BaselineIsNowhere => None,
         }
     }
@@ -277,12 +279,8 @@ pub fn judge(
     is_had: impl Fn(&PolicySummary) -> bool,
     frame: Frame,
 ) -> Judgement {
-    let judgement = |decision, found| Judgement {
-        decision,
-        today: today.cloned(),
-        policy: today.cloned(),
-        found,
-    };
+    let judgement =
+        |decision, found| Judgement { decision, today: today.cloned(), policy: today.cloned(), found };
     let Some(base) = today.and_then(|today| device.policy(today)) else {
         return judgement(Decision::CannotTell, Found::TodayDidNotRun);
     };
@@ -370,6 +368,7 @@ fn widest(others: &[Compared]) -> Worth {
         life_times: shortest.and_then(|worth| worth.life_times),
         life_is_shown: shortest.is_some_and(|worth| worth.life_is_shown),
         life_years: shortest.and_then(|worth| worth.life_years),
+        life_is_assumed: shortest.is_some_and(|worth| worth.life_is_assumed),
     }
 }
 
@@ -401,4 +400,85 @@ fn told_apart(c: &Comparison, percent: f64) -> bool {
 /// Returns true if the ratio of two figures differs from 1 by more than this percentage.
 pub(crate) fn exceeds(ratio: f64, percent: f64) -> bool {
     (ratio - 1.0).abs() * 100.0 > percent
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_of_the_time_is_felt_if_it_is_two_percent_and_five_seconds_a_day() {
+        let frame = |measure, days, work| Frame { measure, days, work, by_life: true };
+        for (measure, days, work, seconds) in [
+            (Measure::Waiting, Some(2), 1.0, Some(2.5)),
+            (Measure::Waiting, Some(2), 3.0, Some(7.5)),
+            (Measure::Waiting, None, 1.0, None),
+            (Measure::Total, Some(2), 1.0, None),
+        ] {
+            let found = frame(measure, days, work).seconds_per_day(10.0, 0.5);
+            assert_eq!(found, seconds, "{measure:?}, {days:?} days, {work} times the work");
+        }
+        for (today_s, share, negligible) in [
+            (1_000.0, 0.02, false),
+            (1_000.0, 0.019, true),
+            (1_000.0, -0.019, true),
+            (1_000.0, -0.02, false),
+            (10.0, 0.5, false),
+            (10.0, 0.49, true),
+            (10.0, -0.49, true),
+            (10.0, -0.5, false),
+        ] {
+            let one = frame(Measure::Waiting, Some(1), 1.0);
+            assert_eq!(one.is_negligible(today_s, share), negligible, "{share} of {today_s} s");
+        }
+        assert!(
+            !frame(Measure::Total, Some(1), 1.0).is_negligible(0.001, 0.02),
+            "seconds count only as waiting"
+        );
+    }
+
+    #[test]
+    fn the_life_of_the_flash_counts_from_five_percent_on_if_it_ends_within_fifteen_years() {
+        use Material::{Better, No, PerhapsBetter, PerhapsWorse, Worse};
+        for (times, years, by_life, is_shown, expected) in [
+            (1.049, None, true, true, No),
+            (1.051, None, true, true, Better),
+            (0.951, None, true, true, No),
+            (0.949, None, true, true, Worse),
+            (1.2, None, true, false, PerhapsBetter),
+            (0.8, None, true, false, PerhapsWorse),
+            (0.8, None, false, true, PerhapsWorse),
+            (1.2, Some([15.0, 18.0]), true, true, No),
+            (1.2, Some([14.9, 17.9]), true, true, Better),
+            (0.8, Some([18.75, 15.0]), true, true, No),
+            (0.8, Some([18.6, 14.9]), true, true, Worse),
+            (1.5, Some([6.0, 9.0]), false, true, PerhapsBetter), // at an unknown rate
+        ] {
+            let found = of_life(Some(times), years, by_life, is_shown);
+            assert_eq!(
+                found, expected,
+                "{times} times, {years:?} years, by life: {by_life}, shown: {is_shown}"
+            );
+        }
+    }
+
+    /// A search takes what is fastest, then gentlest, and leaves alone what nobody would notice.
+    #[test]
+    fn the_best_of_many_is_told_apart_by_two_percent_of_time_and_five_of_wear() {
+        let exact = |value: f64| Sample::new(vec![value; 3], true).unwrap();
+        for (case, field, best) in [
+            ("the fastest", &[(100.0, 10.0), (97.9, 10.0)][..], 1),
+            ("less than 2 % slower and more than 5 % gentler", &[(101.9, 9.4), (100.0, 10.0)], 0),
+            ("less than 5 % gentler", &[(101.9, 9.6), (100.0, 10.0)], 1),
+            ("more than 2 % slower", &[(102.1, 5.0), (100.0, 10.0)], 1),
+        ] {
+            let times: Vec<Sample> = field.iter().map(|(time, _)| exact(*time)).collect();
+            let wears: Vec<_> = field.iter().map(|(_, wear)| Some(exact(*wear))).collect();
+            assert_eq!(best_of(&times, &wears), Some(best), "{case}");
+        }
+        assert_eq!(best_of(&[], &[]), None);
+        // Two runs of each are too few for the test, so the medians decide.
+        let two = |a: f64| Sample::new(vec![a, a + 0.1], false).unwrap();
+        assert_eq!(best_of(&[two(100.0), two(101.0)], &[Some(two(10.0)), Some(two(5.0))]), Some(1));
+    }
 }

@@ -78,13 +78,13 @@ impl Means {
     /// Says in words what it needs, for tables.
     pub const fn words(self) -> &'static str {
         match self {
-            Self::Stock => "stock kernel",
+            Self::Stock => "a stock kernel",
             Self::Trimwised => "trimwised",
             Self::Own => "your own",
-            Self::Ext4Trim => "patched kernel (ext4-trim)",
-            Self::DmTrim => "module dm-trim",
+            Self::Ext4Trim => "a patched kernel (ext4-trim)",
+            Self::DmTrim => "the module dm-trim",
             Self::Elsewhere => "another system",
-            Self::Bound => "no host: a bound",
+            Self::Bound => "a bound",
         }
     }
 }

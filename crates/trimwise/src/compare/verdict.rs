@@ -16,14 +16,19 @@ pub fn verdict(summary: &Summary, judged: &[Judgement]) -> Option<Verdict> {
     if !summary.devices.is_empty() && summary.frees_nothing() {
         return Some(no_verdict());
     }
-    let per_device: Vec<DeviceVerdict> =
-        summary.devices.iter().zip(judged).map(|(device, judged)| on_device(summary, device, judged)).collect();
+    let per_device: Vec<DeviceVerdict> = summary
+        .devices
+        .iter()
+        .zip(judged)
+        .map(|(device, judged)| on_device(summary, device, judged))
+        .collect();
     let first = per_device.first()?.clone();
     if per_device.len() == 1 {
         let DeviceVerdict { policy, speedup, low, high, text, why, .. } = first;
         return Some(Verdict { rule: RULE, policy, speedup, low, high, text, why, per_device });
     }
-    let policy = first.policy.filter(|policy| per_device.iter().all(|one| one.policy.as_ref() == Some(policy)));
+    let policy =
+        first.policy.filter(|policy| per_device.iter().all(|one| one.policy.as_ref() == Some(policy)));
     let text = match &policy {
         Some(policy) => format!("The same on all {} devices: `{policy}`.", per_device.len()),
         None => "The devices differ, or do not all allow a verdict: see each.".to_owned(),
@@ -51,7 +56,8 @@ fn no_verdict() -> Verdict {
 fn on_device(summary: &Summary, device: &DeviceSummary, judged: &Judgement) -> DeviceVerdict {
     let policy = judged.policy.clone().filter(|_| judged.decision != Decision::CannotTell);
     let base = judged.today.as_ref().and_then(|today| device.policy(today));
-    let other = judged.found.policy().and_then(|policy| device.policy(policy)).or_else(|| alternative(device, base?));
+    let other =
+        judged.found.policy().and_then(|policy| device.policy(policy)).or_else(|| alternative(device, base?));
     let chosen = judged.policy.as_ref().and_then(|policy| device.policy(policy));
     let compared = base.zip(other).map(|(base, other)| (base, other, compare(&base.time_s, &other.time_s)));
     let sentences = [
@@ -88,7 +94,11 @@ fn unswept_sentence(device: &DeviceSummary) -> String {
 }
 
 /// Explains the difference that the sentence on speed states, and says what the drive endures.
-fn why(chosen: Option<&PolicySummary>, base: Option<&PolicySummary>, other: Option<&PolicySummary>) -> String {
+fn why(
+    chosen: Option<&PolicySummary>,
+    base: Option<&PolicySummary>,
+    other: Option<&PolicySummary>,
+) -> String {
     let causes = |p: Option<&PolicySummary>| p.and_then(|p| Some((p.policy.clone(), Causes::of(p)?)));
     let mut text = causes(other)
         .zip(causes(base))
@@ -160,7 +170,11 @@ fn speed_sentence(
     let (base, other) = (base.policy, other.policy);
     let text = match judged.decision {
         Decision::Change if is_proven(c) && c.ratio > 1.0 => {
-            format!("Use `{other}`: {is} {} as fast as {with}`{base}` ({})", times(c.ratio), evidence(c, false))
+            format!(
+                "Use `{other}`: {is} {} as fast as {with}`{base}` ({})",
+                times(c.ratio),
+                evidence(c, false)
+            )
         }
         Decision::Change | Decision::Untrimmed => format!(
             "Use `{other}`, but not for its speed: compared with `{base}` it {} ({})",
@@ -174,10 +188,18 @@ fn speed_sentence(
         ),
         Decision::Keep => format!("Keep `{base}`: `{other}` {} ({})", no_difference(c), evidence(c, true)),
         Decision::DoesNotMatter => {
-            format!("It does not matter: compared with `{base}`, `{other}` {} ({})", no_difference(c), evidence(c, true))
+            format!(
+                "It does not matter: compared with `{base}`, `{other}` {} ({})",
+                no_difference(c),
+                evidence(c, true)
+            )
         }
         Decision::CannotTell => {
-            format!("No verdict: compared with `{base}`, `{other}` {} ({})", no_difference(c), evidence(c, true))
+            format!(
+                "No verdict: compared with `{base}`, `{other}` {} ({})",
+                no_difference(c),
+                evidence(c, true)
+            )
         }
     };
     text + "."
@@ -244,7 +266,8 @@ fn life_sentence(base: &PolicySummary, other: &PolicySummary) -> String {
     let written = |p: &PolicySummary| p.device_median_of(|d| d.nand_units_written as f64).unwrap_or_default();
     let (before, after) = (written(base), written(other));
     if before == 0.0 && after == 0.0 {
-        return "Lifetime: this run is too small to tell; none of its writes has reached the flash.".to_owned();
+        return "Lifetime: this run is too small to tell; none of its writes has reached the flash."
+            .to_owned();
     }
     let bytes = |units: f64| Bytes((units * UNIT_BYTES as f64) as u64);
     let figures = format!(

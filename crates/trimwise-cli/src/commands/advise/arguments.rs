@@ -19,7 +19,8 @@ use trimwise_study::given::Given;
 #[command(after_long_help = EXAMPLES)]
 pub struct AdviseArguments {
     /// The workload, as for `trimwise compare`: PostMark configuration or built-in name, application, job:FILE.fio,
-    /// append, fullwrite, or a recording, trace:FILE [default: desktop with --here, or else default]
+    /// append, fullwrite, or a recording, trace:FILE [default: desktop with --here, or else
+    /// maildir:deliveries=10k, both over a week]
     #[arg(long, short = 'w', value_name = "FILE.pmrc|NAME|job:FILE.fio|SPEC", value_parser = word)]
     pub workload: Option<String>,
 
@@ -64,7 +65,7 @@ pub struct AdviseArguments {
 
     /// Spread the workload's operations over this many days, such as 7. Then weekly and daily fstrim and trimwised itself
     /// are tried, and policies are judged by the time that the workload waits in its operations. 0: without a pause
-    /// [default: 7 with --here if the workload can be spread, or else 0]
+    /// [default: 7 with --here or without --workload, if the workload can be spread, or else 0]
     #[arg(long, value_name = "N", value_parser = whole::<u32>(0, u64::from(DAYS_MAX)), allow_negative_numbers = true)]
     pub days: Option<u32>,
 

@@ -25,7 +25,8 @@ pub struct CompareArguments {
     /// write to a full file system, with or without an fsync before it; or trace:[FORMAT:]FILE[:OPTION...], a block
     /// trace, replayed open (at its recorded times) or closed (as fast as its requests depend on each other); or
     /// cmd:'[SETUP ;; ]PROGRAM ARGUMENTS', a program on this computer, with --target kernel:... or dir:PATH
-    /// [default: desktop with --here, or else default, which is PostMark]
+    /// [default: desktop with --here, on the model maildir:deliveries=10k over a week, and elsewhere default, which is
+    /// PostMark]
     #[arg(long, short = 'w', value_name = "FILE.pmrc|NAME|job:FILE.fio|SPEC", value_parser = word)]
     pub workload: Option<String>,
 
@@ -101,7 +102,7 @@ pub struct CompareArguments {
     /// In virtual time: spread the workload's operations over this many days, so that weekly and daily sweeps (batch:1w,
     /// batch:1d) and the daemon (trimwised, trimwised:POLICY) can be compared. Idle time takes next to no real time.
     /// Policies are judged by the time that the workload waits in its operations. 0: without a pause
-    /// [default: 7 with --here if the workload can be spread, or else 0]
+    /// [default: 7 with --here or without --workload, if the workload can be spread, or else 0]
     #[arg(long, value_name = "N", value_parser = whole::<u32>(0, u64::from(DAYS_MAX)), allow_negative_numbers = true)]
     pub days: Option<u32>,
 
@@ -124,7 +125,7 @@ pub struct CompareArguments {
 /// Examples for the help of `compare`; the terms of policies are listed above them.
 const COMPARE_EXAMPLES: &str = "Examples:\n  \
     trimwise compare\n      \
-    the built-in workload on a built-in device, with everything at its default\n  \
+    a week of a mail server on a built-in device, with everything at its default\n  \
     trimwise compare --here /home\n      \
     what to do about TRIM on /home: its drive's class, its fullness, this kernel, a desktop's week\n  \
     trimwise compare --policy off set:40:90+lazy+reuse batch:10s ideal\n      \
@@ -140,7 +141,7 @@ const COMPARE_EXAMPLES: &str = "Examples:\n  \
     trimwise compare --device sata-small sata-generic --json - | jq .conclusion\n      \
     two devices, for another program to read\n  \
     trimwise compare --days 7 --workload desktop --day office\n      \
-    a week: no TRIM, discard, daily and weekly fstrim, judicious and the daemon in one table\n  \
+    a desktop's week: no TRIM, discard, weekly fstrim and the daemon in one table\n  \
     trimwise compare --fs xfs --policy nodiscard discard\n      \
     XFS itself, from a real kernel, in the place of the modelled ext4\n  \
     trimwise compare --target kernel:6.1:ext4 --reps 1\n      \

@@ -10,7 +10,6 @@ pub mod tests;
 use trimwise::failure::Failure;
 use trimwise_study::caller::Caller;
 use trimwise_study::compare::{self, CompareRequest, Comparison};
-use trimwise_study::defaults;
 use trimwise_study::given::Given;
 
 use crate::commands::compare::arguments::CompareArguments;

@@ -303,7 +303,10 @@ pub fn pair(runs: [(&str, &Comparison); 2]) -> Result<String, Failure> {
 
 /// Returns the policy that a conclusion recommends without reservation.
 fn firm(conclusion: &Conclusion) -> Option<&PolicyId> {
-    conclusion.policy.as_ref().filter(|_| conclusion.decision == Decision::Keep || conclusion.decision.is_change())
+    conclusion
+        .policy
+        .as_ref()
+        .filter(|_| conclusion.decision == Decision::Keep || conclusion.decision.is_change())
 }
 
 /// Sums up a comparison's conclusion in a few words.

@@ -2,8 +2,8 @@
 
 use minijinja::Value;
 use serde::Serialize;
-use trimwise::compare::judge::Decision;
 use trimwise::compare::figure::{View, WRITE_AMPLIFICATION};
+use trimwise::compare::judge::Decision;
 use trimwise::compare::summary::SummaryRow;
 use trimwise::failure::{Failure, Mistake};
 use trimwise::policy::PolicyId;

@@ -7,10 +7,8 @@
 use std::time::Duration;
 
 use crate::guests;
+use trimwise::advise::{self, Job, LeftOut, Node, Observation, Place, REPS_MAX, Rounds, Search, Space};
 use trimwise::compare::means::Means;
-use trimwise::advise::{
-    self, Job, LeftOut, Node, Observation, Place, REPS_MAX, Rounds, Search, Space,
-};
 use trimwise::compare::result::{Cell, Target};
 use trimwise::compare::summary::Summary;
 use trimwise::failure::Failure;

@@ -133,7 +133,7 @@ fn the_json_has_the_keys_that_others_read_in_their_order() {
     let row = &json["summary"][1];
     assert_eq!(
         keys(row),
-        "device policy bound fills_commands reps exact measure median_s low_s high_s vs_baseline_percent \
+        "device policy means reps exact measure median_s low_s high_s vs_baseline_percent \
          vs_baseline_significant vs_ideal_percent vs_ideal_significant transactions_per_s write_amplification \
          erases trim_commands stale_units_max stale_units_end gc_busy_ns ledger"
     );
