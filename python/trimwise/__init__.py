@@ -139,6 +139,9 @@ class SummaryRow:
 
     device: str
     policy: str
+    #: What a host with this drive needs in order to have it: ``stock``, ``trimwised``, ``own``, ``ext4-trim``,
+    #: ``dm-trim``, ``elsewhere`` or ``bound``.
+    means: str
     reps: int
     #: What policies are judged by: ``total``, ``fsync``...
     measure: str
@@ -154,12 +157,12 @@ class SummaryRow:
 class Verdict:
     """Which policy to use."""
 
-    #: None if the runs cannot tell.
+    #: None if the runs cannot tell, or devices differ.
     policy: str | None
-    #: How many times as fast as the baseline, with its confidence interval.
-    speedup: float
-    low: float
-    high: float
+    #: How many times as fast as the baseline, with its confidence interval; None over several devices.
+    speedup: float | None
+    low: float | None
+    high: float | None
     text: str
     why: str
     json: dict[str, Any] = field(repr=False)
@@ -169,7 +172,7 @@ class Verdict:
 class Conclusion:
     """What to do, as all commands say it."""
 
-    #: ``keep``, ``change``, ``does_not_matter`` or ``cannot_tell``.
+    #: ``keep``, ``change``, ``untrimmed``, ``does_not_matter`` or ``cannot_tell``.
     decision: str
     #: The policy to have; if nothing is to be changed, the one that is there.
     policy: str | None

@@ -295,7 +295,7 @@ impl Advice {
 
     /// Returns whether the runs show that the choice of a policy matters.
     pub fn is_decided(&self) -> bool {
-        matches!(self.conclusion.decision, Decision::Change | Decision::Keep)
+        self.conclusion.decision == Decision::Keep || self.conclusion.decision.is_change()
     }
 
     pub fn add_costs(&mut self, comparison: &Comparison, space: &Space) {

@@ -26,7 +26,7 @@ pub fn run(arguments: &AdviseArguments, caller: &dyn Caller) -> Result<String, F
 
 /// Applies the recommended change and reports what was done.
 fn apply(conclusion: &Conclusion, caller: &dyn Caller) -> Result<(), Failure> {
-    if conclusion.decision != Decision::Change || conclusion.steps.commands.is_empty() {
+    if !conclusion.decision.is_change() || conclusion.steps.commands.is_empty() {
         caller.note("--apply: there is nothing to change");
         return Ok(());
     }
