@@ -5,6 +5,7 @@ pub mod file_system;
 pub mod here;
 mod on_directory;
 pub mod on_model;
+pub mod plan;
 pub mod room;
 mod scale;
 pub mod target;
