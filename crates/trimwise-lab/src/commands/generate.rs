@@ -50,14 +50,7 @@ pub fn run(
 ) -> Result<String, Failure> {
     match &arguments.what {
         What::Man { directory } => {
-            trimwise_study::place::check_directory(argument("directory"), directory).map_err(|failure| {
-                match failure {
-                    Failure::Usage(inside) => {
-                        Mistake::of(argument("command"), "generate man").that_is("").with(inside).fail()
-                    }
-                    other => other,
-                }
-            })?;
+            trimwise_study::place::check_directory(argument("directory"), directory)?;
             let pages = man_pages(whole, directory)?;
             Ok(format!("{pages} man pages in {}\n", directory.display()))
         }

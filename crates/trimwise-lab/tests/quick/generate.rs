@@ -40,7 +40,7 @@ fn regression_what_stands_where_pages_go_is_named() {
     let at = |name: &str| folder.path().join(name).display().to_string();
     std::fs::write(at("file"), "").unwrap();
     let man = |place: &str| trimwise(&["generate", "man", place]);
-    refused(2, &man(&at("file")), &["generate man ", "/file: is a file; expected a directory"]);
+    refused(2, &man(&at("file")), &["error: /", "/file: is a file; expected a directory"]);
     refused(2, &man(&at("file/man1")), &["a part of this path is a file; expected a directory"]);
     std::fs::create_dir_all(at("man1/trimwise-compare.1")).unwrap();
     refused(1, &man(&at("man1")), &["/man1/trimwise-compare.1: Is a directory"]);

@@ -20,7 +20,7 @@ use trimwise_linux::pool;
 
 use super::CompareRequest;
 use super::here::StandIn;
-use super::plan::{On, needs_days};
+use super::plan::{On, check_trim, needs_days};
 use super::room::Room;
 use super::workload::{Kind, Workload, is_full, report_phase};
 use super::{Comparison, Grid, Linux, finish, no_fill};
@@ -90,7 +90,9 @@ impl Plan {
             file.expect_to_trim()?;
         }
         for (_, device) in &plan.devices {
-            plan.policies.iter().try_for_each(|policy| check_policy(device, *policy))?;
+            for policy in &plan.policies {
+                check_trim(device, (policy, policy.needs_trim()), ", or off and the bound ideal")?;
+            }
             plan.workload.check(&Room::of(device, FormatOptions::TODAY, utilization)?, device)?;
         }
         plan.settings.linux =
@@ -191,16 +193,6 @@ pub fn run_own(
     finish(request, plan.settings.clone(), None, (cells, None))
 }
 
-/// Rejects a policy that the device cannot carry out.
-fn check_policy(device: &Profile, policy: Trimmer) -> Result<(), Failure> {
-    if device.config.trim.is_supported() || !policy.needs_trim() {
-        return Ok(());
-    }
-    let expected = words![set("policies", "off"), " there, or off and the bound ideal"];
-    let why = format!("{} does not support TRIM", device.name);
-    Err(Mistake::of("policies", policy).because(why).expected(expected).fail())
-}
-
 impl Plan {
     /// Runs one cell, which is deterministic on any thread. It ends soon after `stop` is raised.
     pub fn run_cell(
@@ -271,8 +263,8 @@ impl Plan {
     /// Explains a failed run to the user.
     fn failure(&self, device: &Profile, spec: &CellSpec, error: &CellError) -> Failure {
         let no_space = match error {
-            CellError::Device(_) | CellError::Format(_) | CellError::Location(_) => {
-                return Failure::usage(format!("{}: {error}", spec.device));
+            CellError::Device(_) | CellError::Format(_) => {
+                return Mistake::of("devices", &spec.device).because(error.to_string()).fail();
             }
             CellError::Workload { source, .. } => is_full(source),
             CellError::File { source, .. } => matches!(**source, FileError::NoSpace { .. }),
@@ -288,8 +280,8 @@ impl Plan {
             Ok(room) => room.when_full(self.workload.needed()),
             Err(failure) => return failure,
         };
-        let argument = &self.workload.argument;
-        Failure::run(format!("--workload {argument} on {}, policy {}: {why}", spec.device, spec.policy))
+        let of = words![set("workload", &self.workload.argument), " on ", spec.device.clone()];
+        Failure::Run(words![of, format!(", policy {}: ", spec.policy), why])
     }
 }
 

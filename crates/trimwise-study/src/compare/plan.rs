@@ -1,5 +1,7 @@
 //! A comparison that is checked and ready to run: what the model and real kernels have in common.
 
+use std::fmt::Display;
+
 use trimwise::failure::{Failure, Mistake, key, set};
 use trimwise::policy::PolicyId;
 use trimwise::profile::Profile;
@@ -146,7 +148,23 @@ pub fn days(request: &CompareRequest, workload: &Workload) -> Result<Option<Days
     workload.expect_no_own_pace()?;
     let shape = match &request.day {
         Some(shape) => shape.clone(),
-        None => workload.day().parse().map_err(Failure::usage)?,
+        None => {
+            let usual = workload.day();
+            usual.parse().map_err(|e: String| Mistake::of("day", usual).because(e).fail())?
+        }
     };
     Days::new(days, shape).map(Some).map_err(|e| Mistake::of("days", days).because(e.to_string()).fail())
+}
+
+/// Rejects a policy that trims on a drive without TRIM. `or` is what else can run there.
+pub fn check_trim(
+    device: &Profile,
+    (policy, trims): (impl Display, bool),
+    or: &'static str,
+) -> Result<(), Failure> {
+    if device.config.trim.is_supported() || !trims {
+        return Ok(());
+    }
+    let of = Mistake::of("policies", policy).because(format!("{} does not support TRIM", device.name));
+    Err(of.expected(words![set("policies", "off"), " there", or]).fail())
 }
