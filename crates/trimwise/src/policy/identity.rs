@@ -218,7 +218,7 @@ impl FromStr for Trimmer {
             };
         }
         if !Self::is_daemon(text) {
-            let others = &["dm-trim[:POLICY]", "trimwised[:POLICY]"];
+            let others = &[TARGET, DAEMON];
             return PolicySpec::parse_or(text, others).map(Self::Kernel).map_err(|e| e.to_string());
         }
         let Some(spec) = below(text)? else { return Ok(Self::Daemon(PolicySpec::JUDICIOUS)) };

@@ -143,7 +143,7 @@ impl<'a> Terms<'a> {
         let issuer = match TERMS.iter().find(|term| term.name() == name.text) {
             Some(policy) if self.live && policy.live == LiveUse::Unsuited => {
                 let what = format!("'{}' cannot run on a live host", name.text);
-                return wrong(term.at, what, format!("one of {}", self.forms().join(", ")));
+                return wrong(term.at, what, format!("one of {}", self.names(term.at == 0).join(", ")));
             }
             Some(policy) => Issuer::new(policy, (policy.parse)(term, &arguments)?),
             None if name.text == "set" => {
@@ -167,15 +167,13 @@ impl<'a> Terms<'a> {
     }
 
     fn add_option(&mut self, term: Part<'a>, name: Part<'a>, arguments: &[Part<'_>]) -> Result<(), Wrong> {
-        if name.text != "catchup" && base_of(name.text).is_none() {
+        if !is_option(name.text) {
             let what = match name.text {
                 "" => "a term is missing".to_owned(),
                 unknown => format!("unknown term '{unknown}'"),
             };
-            let mut forms = self.forms();
-            forms.extend(self.others.iter().filter(|_| term.at == 0));
-            let names = forms.iter().map(|form| form.split([':', '[']).next().unwrap_or(form));
-            let all = format!("one of {}", forms.join(", "));
+            let names = self.names(term.at == 0);
+            let all = format!("one of {} (see `trimwise policies`)", names.join(", "));
             return wrong(term.at, what, Accepted::instead_of(name.text, names, all));
         }
         without_arguments(term, arguments)?;
@@ -186,10 +184,12 @@ impl<'a> Terms<'a> {
         Ok(())
     }
 
-    /// The accepted terms, with their arguments.
-    fn forms(&self) -> Vec<&'static str> {
+    /// Names of the terms that are accepted first, where options say nothing, or after a `+`.
+    fn names(&self, is_first: bool) -> Vec<&'static str> {
         let accepted = terms_of(|term| !self.live || term.live != LiveUse::Unsuited);
-        accepted.into_iter().map(|(form, _)| form).collect()
+        let names = accepted.into_iter().map(|(form, _)| form.split([':', '[']).next().unwrap_or(form));
+        let names = names.filter(|name| *name != "TERM+TERM" && !(is_first && is_option(name)));
+        names.chain(self.others.iter().copied().filter(|_| is_first)).collect()
     }
 
     fn finish(self) -> Result<PolicySpec, Wrong> {
@@ -227,6 +227,10 @@ impl<'a> Terms<'a> {
             _ => Ok(PolicySpec { gate, issuer }),
         }
     }
+}
+
+fn is_option(name: &str) -> bool {
+    name == "catchup" || base_of(name).is_some()
 }
 
 fn base_of(option: &str) -> Option<&'static str> {
@@ -353,6 +357,18 @@ mod tests {
         assert!(said("judicous").contains("did you mean `judicious`?"));
         assert!(said("lazy+reus").contains("did you mean `reuse`?"));
         assert!(said("never").contains("unknown term 'never'; expected one of off, commit, "));
+    }
+
+    #[test]
+    fn the_error_for_an_unknown_term_fits_three_lines_of_a_terminal() {
+        for text in ["nosuch", "judicous", "trimwize", "set:40:90+lasy", "set:40:90+lazy+reuze"] {
+            let error = format!("error: {}", text.parse::<crate::policy::Trimmer>().unwrap_err());
+            assert!(error.chars().count() <= 3 * 80, "{} characters: {error}", error.chars().count());
+            let is_there = |name| error.contains(&format!(" {name}, "));
+            assert!(["off", "kernel515", "set"].into_iter().all(is_there), "{error}");
+            assert_eq!(is_there("reuse"), text.contains('+'), "an option goes with another term: {error}");
+            assert_eq!(error.contains(", trimwised (see "), !text.contains('+'), "{error}");
+        }
     }
 
     #[test]
