@@ -251,7 +251,7 @@ mod tests {
             ("trimwised:", "policy 'trimwised:', column 11: a term is missing"),
             ("dm-trm", "did you mean `dm-trim`?"),
             ("trimwse", "did you mean `trimwised`?"),
-            ("nonsense", "dm-trim[:POLICY], trimwised[:POLICY]"),
+            ("nonsense", "set, dm-trim, trimwised (see `trimwise policies`)"),
         ] {
             let error = text.parse::<Trimmer>().unwrap_err();
             assert!(error.contains(words), "{error}");

@@ -8,7 +8,7 @@ use thiserror::Error;
 use super::term::{Issuer, LiveUse, Term, without_arguments};
 use super::{PolicySpec, TERMS, terms_of};
 use crate::policy::set::SetConfig;
-use crate::spelling::Accepted;
+use crate::spelling::{Accepted, nearest};
 use crate::units::{Bytes, SimDuration, UNIT_BYTES};
 
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -143,7 +143,7 @@ impl<'a> Terms<'a> {
         let issuer = match TERMS.iter().find(|term| term.name() == name.text) {
             Some(policy) if self.live && policy.live == LiveUse::Unsuited => {
                 let what = format!("'{}' cannot run on a live host", name.text);
-                return wrong(term.at, what, format!("one of {}", self.names(term.at == 0).join(", ")));
+                return wrong(term.at, what, format!("one of {}", self.names(true).join(", ")));
             }
             Some(policy) => Issuer::new(policy, (policy.parse)(term, &arguments)?),
             None if name.text == "set" => {
@@ -173,7 +173,10 @@ impl<'a> Terms<'a> {
                 unknown => format!("unknown term '{unknown}'"),
             };
             let names = self.names(term.at == 0);
-            let all = format!("one of {} (see `trimwise policies`)", names.join(", "));
+            let all = format!("one of {}", names.join(", "));
+            let more = format!("{all} (see `trimwise policies`)");
+            let is_meant = nearest(name.text, names.iter().copied()).is_some();
+            let all = if is_meant { all } else { more };
             return wrong(term.at, what, Accepted::instead_of(name.text, names, all));
         }
         without_arguments(term, arguments)?;
@@ -184,11 +187,17 @@ impl<'a> Terms<'a> {
         Ok(())
     }
 
-    /// Names of the terms that are accepted first, where options say nothing, or after a `+`.
+    /// Names of the terms that are accepted first, where options say nothing, or after the terms so far.
     fn names(&self, is_first: bool) -> Vec<&'static str> {
         let accepted = terms_of(|term| !self.live || term.live != LiveUse::Unsuited);
         let names = accepted.into_iter().map(|(form, _)| form.split([':', '[']).next().unwrap_or(form));
-        let names = names.filter(|name| *name != "TERM+TERM" && !(is_first && is_option(name)));
+        let names = names.filter(|name| match *name {
+            "TERM+TERM" => false,
+            "set" => is_first || self.gate.is_none(),
+            "catchup" => !is_first,
+            option if is_option(option) => !is_first && self.issuer.is_some(),
+            _ => is_first || self.issuer.is_none(),
+        });
         names.chain(self.others.iter().copied().filter(|_| is_first)).collect()
     }
 
@@ -364,10 +373,11 @@ mod tests {
         for text in ["nosuch", "judicous", "trimwize", "set:40:90+lasy", "set:40:90+lazy+reuze"] {
             let error = format!("error: {}", text.parse::<crate::policy::Trimmer>().unwrap_err());
             assert!(error.chars().count() <= 3 * 80, "{} characters: {error}", error.chars().count());
-            let is_there = |name| error.contains(&format!(" {name}, "));
-            assert!(["off", "kernel515", "set"].into_iter().all(is_there), "{error}");
-            assert_eq!(is_there("reuse"), text.contains('+'), "an option goes with another term: {error}");
-            assert_eq!(error.contains(", trimwised (see "), !text.contains('+'), "{error}");
+            let names = |name: &str| error.contains(&format!(" {name}, "));
+            assert_eq!(names("kernel515"), !text.contains("lazy"), "one term says when to trim: {error}");
+            assert_eq!(names("merge"), text.contains("lazy"), "an option goes with another term: {error}");
+            assert_eq!(names("set"), !text.contains("set"), "{error}");
+            assert_eq!(error.contains(", dm-trim, trimwised"), !text.contains('+'), "{error}");
         }
     }
 
