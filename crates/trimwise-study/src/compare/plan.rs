@@ -45,11 +45,15 @@ pub struct On<'a, P, L> {
     /// The version for `--linux` in the command that repeats the runs.
     pub version: Option<&'a str>,
     pub utilization: Option<Utilization>,
-    /// Returns the default policies; the flag says whether the work is spread over days.
-    pub usual: &'a dyn Fn(Option<&StandIn>, bool) -> Vec<Given<PolicyId>>,
-    /// Resolves a policy, and its name in tables.
-    pub policy: &'a dyn Fn(&Given<PolicyId>, bool) -> Result<(String, P), Failure>,
+    pub usual: &'a Usual<'a>,
+    pub policy: &'a Resolve<'a, P>,
 }
+
+/// Returns the default policies; the flag says whether the work is spread over days.
+pub type Usual<'a> = dyn Fn(Option<&StandIn>, bool) -> Vec<Given<PolicyId>> + 'a;
+
+/// Resolves a policy, and its name in tables; the flag says whether the work is spread over days.
+pub type Resolve<'a, P> = dyn Fn(&Given<PolicyId>, bool) -> Result<(String, P), Failure> + 'a;
 
 impl<P, L> Plan<P, L> {
     /// Resolves the names in a request.
