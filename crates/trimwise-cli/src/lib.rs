@@ -31,7 +31,7 @@ pub fn main() -> ExitCode {
     if let Some(command) = laboratory::wanted(&words) {
         return ended(Err(laboratory::hand_over(&format!("`trimwise {command}`"))));
     }
-    let matches = commands::whole().get_matches(); // exits with code 2 on wrong arguments
+    let matches = commands::parsed().get_matches(); // exits with code 2 on wrong arguments
     let command_line = CommandLine::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     if command_line.quiet {
         output::be_quiet();

@@ -225,7 +225,7 @@ fn one_replaces((key, file): (Key, &Path), (other_key, other): (Key, &Path)) -> 
 /// Combines two results into one failure if both failed; each message says where its result was saved.
 pub fn both(one: Result<(), Failure>, other: Result<(), Failure>) -> Result<(), Failure> {
     match (one, other) {
-        (Err(one), Err(other)) => Err(Failure::run(format!("{one}; {other}"))),
+        (Err(one), Err(other)) => Err(one.and("; ", other)),
         (one, other) => one.and(other),
     }
 }

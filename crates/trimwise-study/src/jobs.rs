@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use trimwise::failure::{Failure, Mistake, Mistakes};
+use trimwise::spelling::Accepted;
+use trimwise::workload::apps::ALL;
 use trimwise::workload::fio::Surroundings;
 use trimwise::workload::program::Program;
 use trimwise_linux::files::read_input;
@@ -96,9 +98,13 @@ impl Understood {
     ///
     /// Names every mistake in it.
     pub fn of(argument: &str) -> Result<Self, Failure> {
-        let expected = "job:FILE.fio, or no argument for the list of named workloads";
         let of = Mistake::of(trimwise::failure::argument("workload"), argument);
-        let fail = || of.clone().because("not a fio job").expected(expected).fail();
+        let fail = || {
+            let names = ALL.iter().map(|spec| spec.name).collect::<Vec<_>>();
+            let all = format!("job:FILE.fio, or one of {}", names.join(", "));
+            let accepted = Accepted::instead_of(argument, names, all);
+            of.clone().because("neither a named workload nor a fio job").expected(accepted).fail()
+        };
         if Program::job_file(argument).is_none() {
             return Err(fail());
         }

@@ -37,21 +37,40 @@ pub struct Workload {
     pub parameters: Vec<Parameter>,
 }
 
+/// One workload of the list.
+#[derive(Debug, Serialize)]
+pub struct One {
+    pub trimwise: &'static str,
+    pub workload: Workload,
+}
+
+impl One {
+    /// Returns the workload of this name, if there is one.
+    pub fn named(name: &str) -> Result<Option<Self>, Failure> {
+        let spec = ALL.iter().find(|spec| spec.name == name);
+        let workload = spec.map(|spec| Workload::of(spec)).transpose()?;
+        Ok(workload.map(|workload| Self { trimwise: trimwise::VERSION, workload }))
+    }
+}
+
+impl Workload {
+    fn of(spec: &'static Spec) -> Result<Self, Failure> {
+        let application: Application = spec.name.parse().map_err(Failure::run)?;
+        Ok(Self {
+            name: spec.name,
+            about: spec.about,
+            needed_bytes: application.needed().0,
+            tasks: application.tasks(),
+            parameters: spec.all().copied().collect(),
+        })
+    }
+}
+
 impl Workloads {
     pub fn all() -> Result<Self, Failure> {
-        let workload = |spec: &&'static Spec| {
-            let application: Application = spec.name.parse().map_err(Failure::run)?;
-            Ok(Workload {
-                name: spec.name,
-                about: spec.about,
-                needed_bytes: application.needed().0,
-                tasks: application.tasks(),
-                parameters: spec.all().copied().collect(),
-            })
-        };
         Ok(Self {
             trimwise: trimwise::VERSION,
-            workloads: ALL.iter().map(workload).collect::<Result<_, Failure>>()?,
+            workloads: ALL.iter().map(|spec| Workload::of(spec)).collect::<Result<_, Failure>>()?,
             days: NAMED
                 .iter()
                 .map(|&NamedDay { name, about, source, weekday, weekend }| Day {

@@ -127,20 +127,21 @@ impl KernelPolicy {
     }
 
     pub fn forms(target: &KernelTarget) -> String {
-        let own = Self::all_of(target);
-        let own = own
-            .iter()
-            .map(|policy| format!("{policy} (mount option {})", policy.mount_option(target.file_system)));
+        let own = Self::all_of(target).into_iter().map(|policy| match policy {
+            Self::Off => "off (mount option nodiscard)".to_owned(),
+            Self::Commit | Self::Async if target.file_system == FileSystem::Btrfs => {
+                format!("{policy} ({})", policy.mount_option(target.file_system))
+            }
+            _ => policy.to_string(),
+        });
         let mut forms = own.collect::<Vec<_>>().join(", ");
         if target.has_ext4_trim() {
-            forms += ", combinations of these, lazy:MIN:MAX, set:LOW:HIGH before any of them (set:40:80+lazy+reuse)";
+            forms += ", lazy:MIN:MAX, set:LOW:HIGH+POLICY";
         }
         if target.has_dm_trim() {
-            forms += ", dm-trim:quiet:QUIET:HOLD, dm-trim:lazy:N:N+reuse (policy=eager workers=N)";
+            forms += ", dm-trim:quiet:QUIET:HOLD, dm-trim:lazy:N:N+reuse";
         }
-        forms
-            + ", batch:EVERY[:SMALLEST] (nodiscard, and FITRIM at intervals), trimwised[:POLICY] (nodiscard, and the \
-               daemon; over --days)"
+        forms + ", batch:EVERY[:SMALLEST], trimwised[:POLICY] (over days)"
     }
 
     /// Parses a policy for a target.

@@ -12,6 +12,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::words;
 pub use mistake::{Asked, Mistake, Mistakes, Place};
 pub use words::{Door, Key, Piece, Words, argument, key, set};
 
@@ -29,11 +30,6 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Reports a wrong argument or input file with a message that names no fields.
-    pub fn usage(message: impl fmt::Display) -> Self {
-        Mistake::that(message.to_string()).fail()
-    }
-
     /// Returns the message, with fields spelled for this door.
     pub fn at(&self, door: Door) -> String {
         let mut said = String::new();
@@ -58,6 +54,22 @@ impl Failure {
 
     pub fn run(message: impl fmt::Display) -> Self {
         Self::Run(message.to_string().into())
+    }
+
+    /// Adds the name of the run to its failure.
+    #[must_use]
+    pub fn in_run(self, run: impl fmt::Display) -> Self {
+        match self {
+            Self::Run(why) => Self::Run(words![format!("{run}: "), why]),
+            other => other,
+        }
+    }
+
+    /// Reports two failures of one run.
+    #[must_use]
+    pub fn and(self, between: &str, other: Self) -> Self {
+        let why = |failure| if let Self::Run(why) = failure { why } else { failure.to_string().into() };
+        Self::Run(words![why(self), between, why(other)])
     }
 
     /// Reports a run that panicked, with the panic's message.

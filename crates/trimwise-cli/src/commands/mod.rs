@@ -60,7 +60,8 @@ use crate::table::described;
         trimwise crashtest --policy lazy+reuse --cuts 10000\n  \
         trimwise verify dir:/home\n  \
         trimwise trim / --dry-run\n\n\
-        Exit codes: 0 done, 1 a run failed, 2 wrong arguments or input, 130 interrupted.",
+        Exit codes: 0 done, 1 a run failed, 2 wrong arguments or input, 3 not everything could be checked (doctor), \
+        130 interrupted.",
     propagate_version = true,
     max_term_width = 100
 )]
@@ -123,6 +124,11 @@ fn help_template() -> String {
 /// Returns the whole command line, including the names and descriptions of the laboratory's commands.
 pub fn whole() -> clap::Command {
     CommandLine::command().subcommands(COMMANDS.map(|(name, about)| clap::Command::new(name).about(about)))
+}
+
+/// Returns the command line that is parsed: also with options that are refused with a hint.
+pub fn parsed() -> clap::Command {
+    whole().mut_subcommand("sweep", sweep::arguments::with_keys_refused)
 }
 
 /// What trimwise can do.

@@ -6,7 +6,7 @@ use trimwise::units::Bytes;
 use trimwise::workload::apps::parameters::Kind;
 use trimwise_study::import;
 use trimwise_study::jobs::Understood;
-use trimwise_study::workloads::{Day, Workloads};
+use trimwise_study::workloads::{Day, One, Workload, Workloads};
 
 use crate::arguments::{JsonArguments, word};
 use crate::output::{self, Destinations};
@@ -16,6 +16,8 @@ use crate::table::{bold, folded};
 #[command(after_long_help = "Examples:\n  \
     trimwise workloads\n  \
     trimwise compare --workload lsm:operations=1M,reads=95\n  \
+    trimwise workloads oltp\n      \
+    its parameters, and where their defaults come from\n  \
     trimwise workloads job:mine.fio:size=1g\n      \
     what a fio job does here, and what is ignored\n  \
     trimwise workloads --import workload.xml > job.fio\n      \
@@ -23,9 +25,9 @@ use crate::table::{bold, folded};
     trimwise workloads --json - | jq '.workloads[].name'\n\n\
     What each of them does: docs/guide.md")]
 pub struct WorkloadsArguments {
-    /// Show what is understood of a fio job, with the options that override its own
-    #[arg(value_name = "job:FILE.fio", value_parser = word, conflicts_with = "import")]
-    pub job: Option<String>,
+    /// Show this one: a named workload; or what is understood of a fio job, with the options that override its own
+    #[arg(value_name = "NAME|job:FILE.fio", value_parser = word, conflicts_with = "import")]
+    pub workload: Option<String>,
 
     /// Print a workload of MQSim (workload.xml) as a fio job
     #[arg(long, value_name = "FILE", value_parser = word, conflicts_with_all = ["json", "force"])]
@@ -35,21 +37,26 @@ pub struct WorkloadsArguments {
     pub json: JsonArguments,
 }
 
+fn one(workload: &Workload) -> String {
+    let mut text = folded(&format!("{}: {}", bold(workload.name), workload.about), 0);
+    for parameter in &workload.parameters {
+        let mark = if parameter.scales { "*" } else { "" };
+        let default = parameter.shown(parameter.default);
+        let unit = if parameter.kind == Kind::Percent { " %" } else { "" };
+        let what = format!("{}{mark}={default}{unit}: {}", parameter.name, parameter.about);
+        let source = match parameter.source {
+            "-" => String::new(),
+            source => format!(" [{source}]"),
+        };
+        text += &folded(&(what + &source), 4);
+    }
+    text
+}
+
 fn text(list: &Workloads) -> String {
     let mut text = String::new();
     for workload in &list.workloads {
-        text += &folded(&format!("{}: {}", bold(workload.name), workload.about), 0);
-        for parameter in &workload.parameters {
-            let mark = if parameter.scales { "*" } else { "" };
-            let default = parameter.shown(parameter.default);
-            let unit = if parameter.kind == Kind::Percent { " %" } else { "" };
-            let what = format!("{}{mark}={default}{unit}: {}", parameter.name, parameter.about);
-            let source = match parameter.source {
-                "-" => String::new(),
-                source => format!(" [{source}]"),
-            };
-            text += &folded(&(what + &source), 4);
-        }
+        text += &one(workload);
         text.push('\n');
     }
     let notes = "Written NAME[:KEY=VALUE,...], as in --workload lsm:operations=1M,value=4KiB; several side by \
@@ -64,13 +71,16 @@ fn text(list: &Workloads) -> String {
     text
 }
 
+/// `None` for files that take all the space there is.
+fn needs(tasks: u32, bytes: Option<u64>) -> String {
+    let needed = bytes.map_or("what is free".to_owned(), |bytes| Bytes(bytes).to_string());
+    let tasks = if tasks == 1 { "One task".to_owned() } else { format!("Up to {tasks} tasks at a time") };
+    folded(&format!("{tasks}; the files take {needed}."), 0)
+}
+
 fn job_text(job: &Understood) -> String {
     let mut text: String = job.jobs.iter().map(|line| folded(line, 2)).collect();
-    let needed = match job.needed_bytes {
-        None => "what is free".to_owned(),
-        Some(bytes) => Bytes(bytes).to_string(),
-    };
-    text += &folded(&format!("\nUp to {} at a time; the files take {needed}.", job.tasks), 0);
+    text += &needs(job.tasks, job.needed_bytes);
     for note in &job.notes {
         text += &folded(&format!("note: {note}"), 2);
     }
@@ -78,13 +88,18 @@ fn job_text(job: &Understood) -> String {
 }
 
 pub fn run(arguments: &WorkloadsArguments) -> Result<String, Failure> {
-    let WorkloadsArguments { job, import, json } = arguments;
+    let WorkloadsArguments { workload, import, json } = arguments;
     if let Some(file) = import {
         // This text is meant to be saved as a file, so its lines are not wrapped.
         return output::print_always(import::import_job(file)?).map(|()| String::new());
     }
     let destinations = Destinations::check_json(json)?;
-    if let Some(job) = job {
+    if let Some(job) = workload {
+        if let Some(named) = One::named(job)? {
+            let One { workload, .. } = &named;
+            let needs = || needs(workload.tasks, Some(workload.needed_bytes));
+            return destinations.deliver(&named, || one(workload) + &needs());
+        }
         let understood = Understood::of(job)?;
         return destinations.deliver(&understood, || job_text(&understood));
     }
@@ -95,6 +110,26 @@ pub fn run(arguments: &WorkloadsArguments) -> Result<String, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_workload_is_shown_alone_as_in_the_list_and_a_wrong_name_is_told_with_all() {
+        let run = |workload: &str| {
+            let workload = Some(workload.to_owned());
+            run(&WorkloadsArguments { workload, import: None, json: JsonArguments::default() })
+        };
+        let whole = text(&Workloads::all().unwrap());
+        for Workload { name, needed_bytes, tasks, .. } in Workloads::all().unwrap().workloads {
+            let (shown, needs) = (run(name).unwrap(), needs(tasks, Some(needed_bytes)));
+            let alone = shown.strip_suffix(&needs).unwrap_or_else(|| panic!("{needs} is not in {shown}"));
+            assert!(
+                alone.starts_with(&format!("{name}: ")) && whole.contains(&format!("{alone}\n")),
+                "{alone}"
+            );
+        }
+        let refused = run("oltb").unwrap_err().to_string();
+        let begin = "oltb: neither a named workload nor a fio job; did you mean `oltp`? Expected job:FILE.fio, or one of lsm, ";
+        assert!(refused.starts_with(begin), "{refused}");
+    }
 
     #[test]
     fn the_list_fits_and_has_every_workload() {

@@ -154,6 +154,10 @@ fn regression_what_stands_where_results_go_is_named() {
 
     refused(2, &sweep("-"), &["--out -: cannot be printed; expected a directory"]);
 
+    // A key of the grid is no option.
+    refused(2, &command_in(dir.path(), "sweep --reps 3").output().unwrap(), &["give `reps` in the grid"]);
+    refused(2, &sweep("r --policy off"), &["'--policy", "give `policies` in the grid"]);
+
     said(&sweep("r"), &["1 run now"]);
     let before = contents(&at("r"));
     refused(

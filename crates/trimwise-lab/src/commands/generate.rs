@@ -50,14 +50,7 @@ pub fn run(
 ) -> Result<String, Failure> {
     match &arguments.what {
         What::Man { directory } => {
-            trimwise_study::place::check_directory(argument("directory"), directory).map_err(|failure| {
-                match failure {
-                    Failure::Usage(inside) => {
-                        Mistake::of(argument("command"), "generate man").that_is("").with(inside).fail()
-                    }
-                    other => other,
-                }
-            })?;
+            trimwise_study::place::check_directory(argument("directory"), directory)?;
             let pages = man_pages(whole, directory)?;
             Ok(format!("{pages} man pages in {}\n", directory.display()))
         }
@@ -89,7 +82,8 @@ fn man_pages(whole: &clap::Command, directory: &Path) -> Result<usize, Failure> 
     write(&command, directory)
 }
 
-/// Renders as [`Man::render`] does, but keeps the line breaks of the text below the options, which examples need.
+/// Renders as [`Man::render`] does, but the text below the options in paragraphs and, where it is indented as examples
+/// are, lines of its own.
 fn man_page(page: &Man, command: &clap::Command) -> std::io::Result<Vec<u8>> {
     let mut text = Vec::new();
     page.render_title(&mut text)?;
@@ -102,9 +96,21 @@ fn man_page(page: &Man, command: &clap::Command) -> std::io::Result<Vec<u8>> {
     }
     if let Some(below) = command.get_after_long_help() {
         let mut section = Roff::new();
-        section.control("SH", ["NOTES"]).control("nf", []);
-        section.text(below.to_string().lines().map(|line| roman(format!("{line}\n"))).collect::<Vec<_>>());
-        section.control("fi", []).to_writer(&mut text)?;
+        section.control("SH", ["NOTES"]).control("ad", ["l"]).control("nh", []);
+        for line in below.to_string().lines() {
+            match line.len() - line.trim_start().len() {
+                0 if line.is_empty() => section.control("sp", []),
+                0 => section.text([roman(line)]),
+                indent => {
+                    // What does not fit goes further in, unless it explains the line above.
+                    let hang = if indent < 6 { 8 } else { 0 };
+                    section.control("RS", [format!("{}n", indent + hang).as_str()]);
+                    section.control("ti", [format!("-{hang}n").as_str()]);
+                    section.text([roman(line.trim_start())]).control("RE", [])
+                }
+            };
+        }
+        section.to_writer(&mut text)?;
     }
     Ok(text)
 }

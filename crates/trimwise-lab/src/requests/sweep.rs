@@ -52,7 +52,7 @@ struct OnKernel {
 impl OnKernel {
     fn runs(&self, plan: usize, seed: u64) -> Runs<'_> {
         let (request, plan) = &self.plans[plan];
-        plan.runs(request, (&self.target, &self.image), &plan.policies, seed)
+        Runs::of(plan, request, (&self.target, &self.image), (&plan.policies, seed))
     }
 
     /// Returns the runs of a cell's device alone.
@@ -66,7 +66,7 @@ impl OnKernel {
 impl KernelPlans for OnKernel {
     fn add(&mut self, request: &CompareRequest) -> Result<(), Failure> {
         let request = on_chosen(request, &self.target, None);
-        let plan = on_kernel::Plan::of(&request, &self.target)?;
+        let plan = on_kernel::plan(&request, &self.target, (Workload::of(&request)?, None))?;
         self.plans.push((request, plan));
         Ok(())
     }

@@ -29,9 +29,12 @@ fn every_command_in_the_help_has_a_man_page_with_its_options_and_examples() {
         "{pages:?}"
     );
     let compare = std::fs::read_to_string(man.join("trimwise-compare.1")).unwrap();
-    for word in ["utilization", ".nf", "trimwise compare \\-\\-here /home"] {
+    // An example is a line of its own; prose is filled.
+    for word in ["utilization", ".RS 10n\n.ti \\-8n\ntrimwise compare \\-\\-here /home\n.RE\n"] {
         assert!(compare.contains(word), "{word} is not in {compare}");
     }
+    let notes = compare.split_once(".SH NOTES\n").unwrap().1;
+    assert!(notes.starts_with(".ad l\n") && !notes.contains(".nf"), "{notes}");
 }
 
 #[test]
@@ -40,7 +43,7 @@ fn regression_what_stands_where_pages_go_is_named() {
     let at = |name: &str| folder.path().join(name).display().to_string();
     std::fs::write(at("file"), "").unwrap();
     let man = |place: &str| trimwise(&["generate", "man", place]);
-    refused(2, &man(&at("file")), &["generate man ", "/file: is a file; expected a directory"]);
+    refused(2, &man(&at("file")), &["error: /", "/file: is a file; expected a directory"]);
     refused(2, &man(&at("file/man1")), &["a part of this path is a file; expected a directory"]);
     std::fs::create_dir_all(at("man1/trimwise-compare.1")).unwrap();
     refused(1, &man(&at("man1")), &["/man1/trimwise-compare.1: Is a directory"]);

@@ -108,7 +108,7 @@ impl Hunt<'_> {
             return Err(failure.unwrap_or(Failure::Interrupted));
         };
         self.tell_time(begun.elapsed());
-        let used = self.plan.utilization;
+        let used = self.plan.utilization.unwrap_or_default();
         let space = match &self.plan.days {
             Some(days) => Space::over_days(used, days.length()),
             None => Space::new(used, SimDuration::from_nanos(first.duration_ns)),
@@ -184,7 +184,7 @@ impl Hunt<'_> {
         let device = &self.plan.devices[0].1;
         let room = Room::of(device, FormatOptions::TODAY, utilization).ok()?;
         self.plan.workload.check(&room, device).ok()?;
-        let used = std::mem::replace(&mut self.plan.utilization, utilization);
+        let used = self.plan.utilization.replace(utilization);
         let ran = self.each(policies, NEARBY_REPS);
         self.plan.utilization = used;
         Some(ran)

@@ -144,7 +144,7 @@ pub fn in_model(
         expect_trim(device)?;
     }
     // The findings of `--here` may change during the runs.
-    request.utilization = Some(Given::of(plan.utilization));
+    request.utilization = plan.utilization.map(Given::of);
     let stop = caller.stop(OnInterrupt::StopAndShow)?;
     advised(&request, plan, (caller, &stop), compare)
 }
@@ -326,7 +326,7 @@ impl Advice {
     /// Runs the policy to use and the simple ones at other fullness.
     fn add_nearby(&mut self, hunt: &mut Hunt, policy: Trimmer) {
         const STEP: i8 = 10;
-        let used = hunt.plan.utilization;
+        let Some(used) = hunt.plan.utilization else { return };
         let fuller = used.moved(STEP).filter(|fuller| fuller.percent() <= 95);
         for utilization in [used.moved(-STEP), fuller].into_iter().flatten() {
             let mut policies = vec![policy];

@@ -5,6 +5,7 @@ pub mod file_system;
 pub mod here;
 mod on_directory;
 pub mod on_model;
+pub mod plan;
 pub mod room;
 mod scale;
 pub mod target;
@@ -129,7 +130,7 @@ impl CompareRequest {
     }
 
     /// Whether the usual work of the model is asked for, spread over days.
-    fn is_usual(&self) -> bool {
+    pub(super) fn is_usual(&self) -> bool {
         let is_model = matches!(self.target.value(), Ok(RunOn::Model))
             && self.fs.is_none_or(|fs| fs == FileSystem::Ext4);
         self.workload.is_empty() && is_model && self.check.is_none() && !self.postmark

@@ -85,7 +85,10 @@ pub fn run(request: &CompareRequest, path: &Path, caller: &dyn Caller) -> Result
 /// takes all the space there.
 fn check(directory: &Path, workload: &Workload, may_fill: bool) -> Result<Mounted, Failure> {
     // Opened read-only, so that a refusal comes before the first file is created.
-    let root = RealDirectory::open(directory, Arc::default()).map_err(Failure::usage)?;
+    let target = Target::Directory(directory.display().to_string());
+    let unfit =
+        |e: DirectoryError| Mistake::of("target", &target).that_is(format!("cannot be used: {e}")).fail();
+    let root = RealDirectory::open(directory, Arc::default()).map_err(unfit)?;
     let argument = &workload.argument;
     let fills = workload.kind.timed().is_some_and(|timed| timed.fills());
     if may_fill && !fills {
@@ -95,10 +98,10 @@ fn check(directory: &Path, workload: &Workload, may_fill: bool) -> Result<Mounte
     match &workload.kind {
         Kind::Postmark(run, _) => drop(root.plan(&run.config).map_err(|e| match &e {
             DirectoryError::Location(location) => bad_location(argument, run, location),
-            _ => Failure::usage(e),
+            _ => unfit(e),
         })?),
         Kind::Timed(timed) => {
-            let space = root.check_timed(*timed).map_err(Failure::usage)?;
+            let space = root.check_timed(*timed).map_err(unfit)?;
             if fills && !may_fill {
                 let why = format!(
                     "this fills the file system of {} ({} are free), so that nothing else can write there, and then \
@@ -109,7 +112,7 @@ fn check(directory: &Path, workload: &Workload, may_fill: bool) -> Result<Mounte
                 return Err(Mistake::of("workload", argument).because(words![why, key("fill")]).fail());
             }
         }
-        Kind::Program(program, _) => root.check_program(program).map_err(Failure::usage)?,
+        Kind::Program(program, _) => root.check_program(program).map_err(unfit)?,
         Kind::Trace(_) => return Err(workload.has_no_files()),
         Kind::Command(programs) => {
             let path = std::env::var_os("PATH").unwrap_or_default();

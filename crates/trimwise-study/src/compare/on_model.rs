@@ -14,42 +14,24 @@ use trimwise::numbers::counted;
 use trimwise::policy::{Policy, PolicyId, PolicySpec, Trimmer};
 use trimwise::profile::Profile;
 use trimwise::replay::ReplaySpec;
-use trimwise::units::{Bytes, Utilization};
 use trimwise::words;
-use trimwise::workload::days::Days;
 use trimwise_linux::file_system::FileSystem;
 use trimwise_linux::pool;
 
 use super::CompareRequest;
-use super::here::{Here, StandIn};
+use super::here::StandIn;
+use super::plan::{On, check_trim, needs_days};
 use super::room::Room;
 use super::workload::{Kind, Workload, is_full, report_phase};
-use super::{Comparison, Grid, Linux, Settings, finish, no_fill, or};
+use super::{Comparison, Grid, Linux, finish, no_fill};
 use crate::caller::{self, Caller, OnInterrupt, Report, Silent};
 use crate::defaults;
 use crate::given::Given;
 use crate::guest_limits::GuestLimits;
-use crate::input::{self, distinct, named};
+use crate::input;
 
-pub struct Plan {
-    /// Each with the name for tables.
-    pub devices: Vec<(String, Profile)>,
-    pub policies: Vec<Trimmer>,
-    pub workload: Workload,
-    /// Days over which the workload is spread.
-    pub days: Option<Days>,
-    /// Fullness of the file system before the run.
-    pub utilization: Utilization,
-    linux: LinuxVersion,
-    pub memory: Bytes,
-    pub seed: u64,
-    /// The findings on this host, and what stands in for it.
-    pub here: Option<Here>,
-    /// Whether a kernel checks the runs.
-    is_checked: bool,
-    /// The request, as the answer shows it.
-    pub settings: Settings,
-}
+/// A comparison in the model.
+pub type Plan = super::plan::Plan<Trimmer, LinuxVersion>;
 
 impl Plan {
     pub fn of(request: &CompareRequest) -> Result<Self, Failure> {
@@ -61,41 +43,22 @@ impl Plan {
     /// Makes a plan for a host whose stand-in is known.
     pub fn on(request: &CompareRequest, workload: Workload, found: Option<StandIn>) -> Result<Self, Failure> {
         let target = request.checking()?;
-        let device_arguments = match &found {
-            Some(found) => vec![found.device.clone()],
-            None => or(&request.devices, [defaults::DEVICE]),
-        };
-        let days = days(request, &workload)?;
-        let mut policy_arguments = match days {
-            Some(_) => or(&request.policies, defaults::POLICIES_OVER_DAYS),
-            None => or(&request.policies, defaults::POLICIES),
-        };
-        if let (true, Some(found)) = (request.policies.is_empty(), &found) {
-            policy_arguments = found.policies(days.is_some(), None).into_iter().map(Given::of).collect();
-        }
-        let policies = distinct(&policy_arguments, "policies", input::trimmer)?;
-        if let (None, Some(name)) = (&days, policies.iter().find(|policy| policy.is_hosted())) {
-            return Err(needs_days(&name.to_string()));
-        }
-        let mut devices = named(&device_arguments, "devices", |name| input::device(name))?;
-        let given_memory = request.memory.or(found.as_ref().and_then(|found| found.memory_mib));
         let given_linux = match (&found, &request.linux, &target) {
             (Some(found), None, None) => found.linux.clone(),
             (_, linux, _) => linux.clone(),
         };
-        let here =
-            found.as_ref().map(|found| found.stand_in(&mut devices[0], days.is_some(), false)).transpose()?;
-        let workload = found.as_ref().map_or_else(|| workload.clone(), |found| workload.scaled(&found.scale));
+        // A model that is checked on a kernel models that kernel.
+        let (option, version) = match (&given_linux, &target) {
+            (None, Some(target)) => ("check", target.kernel.version()),
+            (linux, _) => ("linux", linux.as_deref().unwrap_or(defaults::LINUX)),
+        };
+        let linux: LinuxVersion =
+            version.parse().map_err(|e| Mistake::on(option).because(format!("{e}")).fail())?;
         let has_prelude = match &workload.kind {
             Kind::Command(_) => return Err(workload.needs_linux()),
             Kind::Trace(file) => file.open()?.header().has_prelude,
             Kind::Postmark(..) | Kind::Timed(_) | Kind::Program(..) => false,
         };
-        if let Some(file) = workload.kind.trace()
-            && policies.iter().any(|policy| PolicyId::from(*policy) != PolicyId::OFF)
-        {
-            file.expect_to_trim()?;
-        }
         if has_prelude && request.utilization.is_some() {
             let why = ": the trace starts with the requests that filled its drive";
             let why = words!["cannot be used with ", set("workload", &workload.argument), why];
@@ -106,66 +69,35 @@ impl Plan {
         }
         let of_host = found.as_ref().map(StandIn::utilization);
         let utilization = request.utilization()?.or(of_host).unwrap_or_default();
-        for (_, device) in &devices {
-            policies.iter().try_for_each(|policy| check_policy(device, *policy))?;
-            workload.check(&Room::of(device, FormatOptions::TODAY, utilization)?, device)?;
-        }
-        // A model that is checked on a kernel models that kernel, with the same memory.
-        let (option, linux) = match (&given_linux, &target) {
-            (None, Some(target)) => ("check", target.kernel.version()),
-            (linux, _) => ("linux", linux.as_deref().unwrap_or(defaults::LINUX)),
-        };
-        let version: LinuxVersion =
-            linux.parse().map_err(|e| Mistake::on(option).because(format!("{e}")).fail())?;
-        let memory_mib = given_memory.unwrap_or(defaults::MEMORY_MIB);
-        let seed = request.seed.unwrap_or(defaults::SEED);
-        let settings = Settings::of(request, |command| {
-            if found.as_ref().is_none_or(StandIn::is_given) {
-                device_arguments.iter().for_each(|d| command.option("--device", d));
-            }
-            policy_arguments.iter().for_each(|p| command.option("--policy", p));
-            if !has_prelude {
-                command.option("--utilization", utilization);
-            }
-            if given_linux.is_some() {
-                command.option("--linux", linux);
-            }
-            if given_memory.is_some() || target.is_some() {
-                command.option("--memory", memory_mib);
-            }
-            if let Some(target) = &request.check {
-                command.option("--check", target);
-            }
-            if let Some(days) = &days {
-                command.option("--days", days.days());
-                command.option("--day", days.shape());
-            }
-            command.option("--reps", request.reps);
-            command.option("--seed", seed);
-        });
-        let settings = Settings {
-            file_system: Some(FileSystem::Ext4.name().into()),
+        let on = On {
+            linux,
+            version: given_linux.as_deref(),
             utilization: (!has_prelude).then_some(utilization),
-            linux: Some(Linux { version: linux.to_owned(), stands_for: version.discard().kernels().into() }),
-            host_memory_bytes: Some(Bytes::mib(memory_mib).0),
-            days: days.as_ref().map(Days::days),
-            day: days.as_ref().map(|days| days.shape().to_string()),
-            ..settings
+            usual: &|found, is_over_days| match found {
+                Some(found) => found.policies(is_over_days, None).into_iter().map(Given::of).collect(),
+                None if is_over_days => defaults::POLICIES_OVER_DAYS.map(Given::from).into(),
+                None => defaults::POLICIES.map(Given::from).into(),
+            },
+            policy: &|asked, is_over_days| match input::trimmer(asked)? {
+                (name, policy) if policy.is_hosted() && !is_over_days => Err(needs_days(&name)),
+                named => Ok(named),
+            },
         };
-        let memory = Bytes::mib(memory_mib);
-        Ok(Self {
-            devices,
-            policies,
-            workload,
-            days,
-            utilization,
-            linux: version,
-            memory,
-            seed,
-            here,
-            is_checked: request.check.is_some(),
-            settings,
-        })
+        let mut plan = Self::resolved(request, (workload, found), on)?;
+        if let Some(file) = plan.workload.kind.trace()
+            && plan.policies.iter().any(|policy| PolicyId::from(*policy) != PolicyId::OFF)
+        {
+            file.expect_to_trim()?;
+        }
+        for (_, device) in &plan.devices {
+            for policy in &plan.policies {
+                check_trim(device, (policy, policy.needs_trim()), ", or off and the bound ideal")?;
+            }
+            plan.workload.check(&Room::of(device, FormatOptions::TODAY, utilization)?, device)?;
+        }
+        plan.settings.linux =
+            Some(Linux { version: version.to_owned(), stands_for: linux.discard().kernels().into() });
+        Ok(plan)
     }
 }
 
@@ -261,44 +193,6 @@ pub fn run_own(
     finish(request, plan.settings.clone(), None, (cells, None))
 }
 
-/// The error for the daemon without days.
-pub fn needs_days(policy: &str) -> Failure {
-    let expected = words![set("days", "N"), " with it, such as ", set("days", 7)];
-    Mistake::of("policies", policy).because("the daemon works over hours").expected(expected).fail()
-}
-
-/// Returns the days over which the workload is spread, if it is.
-pub fn days(request: &CompareRequest, workload: &Workload) -> Result<Option<Days>, Failure> {
-    let is_unspoken = request.here.is_some() && request.check.is_none() || request.is_usual();
-    let is_week = || is_unspoken && workload.expect_no_own_pace().is_ok();
-    let days = match request.days {
-        Some(0) => return Ok(None),
-        Some(days) => days,
-        None if is_week() => defaults::DAYS,
-        None => return Ok(None),
-    };
-    if request.check.is_some() {
-        let why = words!["cannot be used with ", key("days"), ": it checks work without pauses"];
-        return Err(Mistake::on("check").that_is(why).expected("one of them").fail());
-    }
-    workload.expect_no_own_pace()?;
-    let shape = match &request.day {
-        Some(shape) => shape.clone(),
-        None => workload.day().parse().map_err(Failure::usage)?,
-    };
-    Days::new(days, shape).map(Some).map_err(|e| Mistake::of("days", days).because(e.to_string()).fail())
-}
-
-/// Rejects a policy that the device cannot carry out.
-fn check_policy(device: &Profile, policy: Trimmer) -> Result<(), Failure> {
-    if device.config.trim.is_supported() || !policy.needs_trim() {
-        return Ok(());
-    }
-    let expected = words![set("policies", "off"), " there, or off and the bound ideal"];
-    let why = format!("{} does not support TRIM", device.name);
-    Err(Mistake::of("policies", policy).because(why).expected(expected).fail())
-}
-
 impl Plan {
     /// Runs one cell, which is deterministic on any thread. It ends soon after `stop` is raised.
     pub fn run_cell(
@@ -339,7 +233,7 @@ impl Plan {
                 faults: device.faults,
                 policy,
                 linux: self.linux,
-                utilization: self.utilization,
+                utilization: self.utilization.unwrap_or_default(),
                 before: Arc::default(),
                 rep,
                 seed,
@@ -356,9 +250,8 @@ impl Plan {
             days: self.days.clone().map(|days| DaysSpec { days, trimmer, has_backlog: false }),
             host: HostConfig::of(self.linux, self.memory),
             format: FormatOptions::TODAY,
-            utilization: Some(self.utilization),
-            // A kernel that checks the model ages its file system once.
-            long_in_use: self.here.is_some() && !self.is_checked,
+            utilization: self.utilization,
+            long_in_use: self.long_in_use,
             rep,
             seed,
         };
@@ -370,8 +263,8 @@ impl Plan {
     /// Explains a failed run to the user.
     fn failure(&self, device: &Profile, spec: &CellSpec, error: &CellError) -> Failure {
         let no_space = match error {
-            CellError::Device(_) | CellError::Format(_) | CellError::Location(_) => {
-                return Failure::usage(format!("{}: {error}", spec.device));
+            CellError::Device(_) | CellError::Format(_) => {
+                return Mistake::of("devices", &spec.device).because(error.to_string()).fail();
             }
             CellError::Workload { source, .. } => is_full(source),
             CellError::File { source, .. } => matches!(**source, FileError::NoSpace { .. }),
@@ -383,12 +276,12 @@ impl Plan {
         if !no_space {
             return Failure::run(error);
         }
-        let why = match Room::of(device, spec.format, self.utilization) {
+        let why = match Room::of(device, spec.format, self.utilization.unwrap_or_default()) {
             Ok(room) => room.when_full(self.workload.needed()),
             Err(failure) => return failure,
         };
-        let argument = &self.workload.argument;
-        Failure::run(format!("--workload {argument} on {}, policy {}: {why}", spec.device, spec.policy))
+        let of = words![set("workload", &self.workload.argument), " on ", spec.device.clone()];
+        Failure::Run(words![of, format!(", policy {}: ", spec.policy), why])
     }
 }
 

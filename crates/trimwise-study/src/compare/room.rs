@@ -9,7 +9,7 @@ use trimwise::profile::Profile;
 use trimwise::units::{Bytes, UNIT_BYTES, Utilization};
 use trimwise::workload::postmark::{Footprint, PostmarkConfig, footprint, footprint_min};
 
-use trimwise::failure::{Failure, Words, key, set};
+use trimwise::failure::{Failure, Mistake, Words, key, set};
 use trimwise::words;
 
 /// How far ageing may stay below the requested utilization: its largest file.
@@ -34,8 +34,8 @@ impl Room {
     /// Returns the room on a device after ageing to this utilization.
     pub fn of(device: &Profile, format: FormatOptions, utilization: Utilization) -> Result<Self, Failure> {
         let units = device.config.capacity_bytes / UNIT_BYTES;
-        let layout =
-            Layout::plan(units, format).map_err(|e| Failure::usage(format!("{}: {e}", device.name)))?;
+        let layout = Layout::plan(units, format)
+            .map_err(|e| Mistake::of("devices", &device.name).because(e.to_string()).fail())?;
         let total = Bytes::from_units(layout.allocator().free_units());
         let used = total.0 / 100 * utilization.percent();
         let free = Bytes((total.0 - used + AGEING_STEP.0).min(total.0));
@@ -84,13 +84,19 @@ impl Room {
     }
 
     /// The message for a run that finds the file system full after all.
-    pub fn when_full(&self, needed: Bytes) -> String {
-        format!(
-            "the file system is full: the files need {} at one time, with --utilization {} at most {} of {} are \
-             free, and directories and blocks that await a commit take space too; give a lower --utilization, a \
-             smaller workload, or a larger --device",
-            needed, self.utilization, self.free, self.total
-        )
+    pub fn when_full(&self, needed: Bytes) -> Words {
+        let Self { total, free, utilization, .. } = self;
+        words![
+            format!("the file system is full: the files need {needed} at one time, with "),
+            set("utilization", utilization),
+            format!(
+                " at most {free} of {total} are free, and directories and blocks that await a commit take space too; "
+            ),
+            "give a lower ",
+            key("utilization"),
+            ", a smaller workload, or a larger ",
+            key("devices"),
+        ]
     }
 }
 

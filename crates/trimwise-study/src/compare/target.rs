@@ -51,10 +51,21 @@ impl Parse for RunOn {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checking(pub KernelTarget);
 
-impl Parse for Checking {
+impl Parse for KernelTarget {
     fn parse(text: &str) -> Result<Self, Mistake> {
         match RunOn::parse(text) {
-            Ok(RunOn::Kernel(target)) if target.file_system == FileSystem::Ext4 => Ok(Self(target)),
+            Ok(RunOn::Kernel(target)) => Ok(target),
+            Err(why) if text.starts_with("kernel:") => Err(why),
+            _ => Err(Mistake::default()
+                .expected("kernel:VERSION:FS[:MOUNT_OPTIONS] such as kernel:6.12:ext4:discard")),
+        }
+    }
+}
+
+impl Parse for Checking {
+    fn parse(text: &str) -> Result<Self, Mistake> {
+        match KernelTarget::parse(text) {
+            Ok(target) if target.file_system == FileSystem::Ext4 => Ok(Self(target)),
             _ => Err(Mistake::default().expected(
                 "kernel:VERSION:ext4[:MOUNT_OPTIONS] such as kernel:6.12:ext4; only ext4 is modelled",
             )),

@@ -193,7 +193,7 @@ impl Workload {
                 input::read(file, "workload", "a PostMark configuration", &names)?
             }
         };
-        let mut runs = PostmarkConfig::parse(&text, argument).map_err(Failure::usage)?.runs;
+        let mut runs = PostmarkConfig::parse(&text, argument).map_err(|e| e.mistake().fail())?.runs;
         match (runs.pop(), runs.len()) {
             (Some(run), 0) if run.line.is_none() => {
                 let why = "has no line `run`, so nothing would be done; add one";

@@ -288,7 +288,8 @@ fn part_name(part: u64) -> String {
 
 /// The error for a path that has the name of something else.
 fn misplaced(path: &Path, found: &str, expected: &str) -> Failure {
-    Failure::usage(format!("{}: is {found}; expected {expected}: move it away or remove it", path.display()))
+    let expected = format!("{expected}: move it away or remove it");
+    Mistake::that(format!("is {found}")).expected(expected).at(path.display().to_string(), None).fail()
 }
 
 /// Limit for the description. Ten million seeds, a line each, take a fifth of it.

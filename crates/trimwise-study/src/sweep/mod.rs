@@ -465,11 +465,15 @@ fn file_of(rows: &[Value]) -> Result<Vec<u8>, Failure> {
 /// Without Parquet, no data set can be written.
 #[cfg(not(feature = "parquet"))]
 fn file_of(_: &[Value]) -> Result<Vec<u8>, Failure> {
-    Err(Failure::usage(
-        "sweep: the data set is Parquet, which this trimwise was built without; expected the program trimwise-lab next to \
-         it, which has it (`cargo install --path crates/trimwise-lab`, or a package), or `cargo install --path \
-         crates/trimwise-cli --features parquet`. `--dry-run` counts the cells without it",
-    ))
+    use trimwise::failure::{Mistake, key};
+    use trimwise::words;
+
+    let has_it = "the program trimwise-lab next to it, which has it (`cargo install --path crates/trimwise-lab`, or a \
+                  package), or `cargo install --path crates/trimwise-cli --features parquet`. ";
+    Err(Mistake::on("out")
+        .because("the data set is Parquet, which this trimwise was built without")
+        .expected(words![has_it, key("is_dry"), " counts the cells without it"])
+        .fail())
 }
 
 /// Scans until the count before and after a scan is equal; returns the result of that scan.

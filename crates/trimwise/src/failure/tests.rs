@@ -77,6 +77,17 @@ fn all_mistakes_are_told_each_once_and_other_failures_end_the_checks() {
 }
 
 #[test]
+fn a_failed_run_is_named_and_two_failures_are_told_together() {
+    let no_room = Failure::Run(words!["no room; see ", key("memory")]);
+    assert_eq!(no_room.clone().in_run("off").at(Door::Json), "off: no room; see memory");
+    assert_eq!(Failure::Interrupted.in_run("off"), Failure::Interrupted);
+    assert_eq!(
+        no_room.and("\n", utilization().fail()).to_string(),
+        "no room; see --memory\n--utilization 101: expected a value from 0 to 100"
+    );
+}
+
+#[test]
 fn a_mistake_in_a_file_that_a_grid_names_in_a_request_keeps_all_three() {
     let in_job = Mistake::that("'rw=up' is not accepted").expected("one of read, write").at("a.fio", Some(3));
     let in_grid = Mistake::on("workload").with(Mistakes(vec![in_job])).at("grid.toml", Some(7));

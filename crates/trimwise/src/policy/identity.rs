@@ -218,7 +218,7 @@ impl FromStr for Trimmer {
             };
         }
         if !Self::is_daemon(text) {
-            let others = &["dm-trim[:POLICY]", "trimwised[:POLICY]"];
+            let others = &[TARGET, DAEMON];
             return PolicySpec::parse_or(text, others).map(Self::Kernel).map_err(|e| e.to_string());
         }
         let Some(spec) = below(text)? else { return Ok(Self::Daemon(PolicySpec::JUDICIOUS)) };
@@ -251,7 +251,7 @@ mod tests {
             ("trimwised:", "policy 'trimwised:', column 11: a term is missing"),
             ("dm-trm", "did you mean `dm-trim`?"),
             ("trimwse", "did you mean `trimwised`?"),
-            ("nonsense", "dm-trim[:POLICY], trimwised[:POLICY]"),
+            ("nonsense", "set, dm-trim, trimwised (see `trimwise policies`)"),
         ] {
             let error = text.parse::<Trimmer>().unwrap_err();
             assert!(error.contains(words), "{error}");

@@ -9,7 +9,7 @@ mod text;
 use trimwise::failure::Failure;
 use trimwise_study::advise;
 use trimwise_study::caller::Caller;
-use trimwise_study::conclusion::{Conclusion, Decision};
+use trimwise_study::conclusion::Conclusion;
 
 use crate::laboratory::Beside;
 use crate::output::{self, Destinations};

@@ -8,7 +8,7 @@ use crate::commands::compare::tests::{cells::cells, table::comparison};
 
 fn read(text: &str) -> Result<Document, Failure> {
     Document::parse(text, "a.json", &|kind, _, file| {
-        Err(Failure::usage(format!("{file}: handed over as one of {}", kind.command())))
+        Err(Mistake::that(format!("{file}: handed over as one of {}", kind.command())).fail())
     })
 }
 

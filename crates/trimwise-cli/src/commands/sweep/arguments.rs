@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Arg, Args, Command};
 
 use trimwise_linux::file_system::FileSystem;
 use trimwise_study::sweep::{Shard, SweepRequest};
@@ -55,6 +55,29 @@ pub struct SweepArguments {
 
     #[command(flatten)]
     pub output: OutputArguments,
+}
+
+/// Options of `compare`, and the keys of a grid that are given instead.
+const KEYS: [(&str, &str); 10] = [
+    ("day", "day"),
+    ("days", "days"),
+    ("device", "devices"),
+    ("linux", "linux"),
+    ("memory", "memory_mib"),
+    ("policy", "policies"),
+    ("reps", "reps"),
+    ("seed", "seeds"),
+    ("utilization", "utilizations_percent"),
+    ("workload", "workloads"),
+];
+
+/// Adds options that are refused with the key of the grid. Pages and completions do not have them.
+pub fn with_keys_refused(sweep: Command) -> Command {
+    sweep.args(KEYS.map(|(option, key)| {
+        let refused = move |_: &str| Err::<String, _>(format!("give `{key}` in the grid"));
+        let argument = Arg::new(option).long(option).value_name("VALUE").hide(true);
+        argument.num_args(0..=1).default_missing_value("").value_parser(refused)
+    }))
 }
 
 impl SweepArguments {

@@ -117,7 +117,7 @@ impl CrashtestArguments {
 
     fn on_kernel(&self) -> Option<OnKernel> {
         Some(OnKernel {
-            target: self.target.clone()?,
+            target: self.target.as_deref()?.into(),
             device: self.device.clone(),
             fault: self.fault,
             run: self.run,

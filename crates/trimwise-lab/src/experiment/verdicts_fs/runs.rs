@@ -177,14 +177,8 @@ fn run_state(
 /// Adds the cell to a run's failure.
 fn named(case: &Case, way: Way, failure: Failure) -> Failure {
     let Case { file_system, drive, utilization, workload, .. } = case;
-    match failure {
-        Failure::Run(why) => Failure::run(format!(
-            "{file_system} on {drive}, {utilization} % full, {}, {}: {why}",
-            workload.name,
-            way.name()
-        )),
-        other => other,
-    }
+    let (work, way) = (workload.name, way.name());
+    failure.in_run(format!("{file_system} on {drive}, {utilization} % full, {work}, {way}"))
 }
 
 fn mount(target: &KernelTarget, policy: KernelPolicy) -> Step {

@@ -3,12 +3,11 @@
 pub mod on_kernel;
 
 use trimwise::failure::Failure;
-use trimwise_study::advise::{Advice, expect_trim, in_model};
+use trimwise_study::advise::{Advice, in_model};
 use trimwise_study::caller::Caller;
 use trimwise_study::compare::CompareRequest;
 use trimwise_study::compare::here::StandIn;
 use trimwise_study::compare::workload::Workload;
-use trimwise_study::input;
 
 use super::compare::{check, file_system, on_chosen};
 
@@ -20,9 +19,6 @@ pub fn run(request: &CompareRequest, caller: &dyn Caller) -> Result<Advice, Fail
     let Some(target) = file_system::target(request, &workload, found.as_mut(), caller)? else {
         return in_model(request, found.as_ref(), caller, &check::run);
     };
-    if let Some((_, device)) = request.devices.first().map(|name| input::device(name)).transpose()? {
-        expect_trim(&device)?;
-    }
     let chosen = on_chosen(request, &target, found.as_ref());
     on_kernel::run(&chosen, &target, (workload, found), (caller, request))
 }

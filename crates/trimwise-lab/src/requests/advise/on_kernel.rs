@@ -16,9 +16,9 @@ use trimwise::policy::{PolicyId, PolicySpec};
 use trimwise::units::{SimDuration, Utilization};
 use trimwise_uml::cell::{KernelPolicy, KernelTarget};
 
-use crate::requests::compare::on_kernel::{Asked, Plan, Runs};
+use crate::requests::compare::on_kernel::{Asked, Runs, plan};
 use trimwise_study::advise::hunt::{self, Searched, Tried};
-use trimwise_study::advise::{Advice, command};
+use trimwise_study::advise::{Advice, command, expect_trim};
 use trimwise_study::caller::{Caller, OnInterrupt};
 use trimwise_study::compare::here::StandIn;
 use trimwise_study::compare::workload::Workload;
@@ -154,14 +154,17 @@ pub fn run(
     of: (Workload, Option<StandIn>),
     (caller, asked): (&dyn Caller, &CompareRequest),
 ) -> Result<Advice, Failure> {
-    let plan = Plan::on(request, target, of)?;
+    let plan = plan(request, target, of)?;
+    let device = &plan.devices[0].1;
+    expect_trim(device)?;
     let image = guests::image(target)?;
     let of_kernel = (target, &image);
     let budget = Duration::from_secs(60 * u64::from(request.budget_min.unwrap_or(defaults::BUDGET_MIN)));
     let used = request.utilization()?.unwrap_or(Utilization::EMPTY);
     let off = [KernelPolicy::Off];
-    let candidates = Candidates::of(target, &plan.runs(request, of_kernel, &off, plan.seed), used, budget);
-    let first = plan.runs(request, of_kernel, &candidates.policies, plan.seed);
+    let candidates =
+        Candidates::of(target, &Runs::of(&plan, request, of_kernel, (&off, plan.seed)), used, budget);
+    let first = Runs::of(&plan, request, of_kernel, (&candidates.policies, plan.seed));
     first.check()?;
     plan.workload.tell_notes(caller);
     let stop = caller.stop(OnInterrupt::StopAndShow)?;
@@ -170,7 +173,6 @@ pub fn run(
     let at_a_time = first.jobs().max(1);
     let reps = u64::from(REPS_MIN.min(request.reps)) * (candidates.policies.len() as u64).min(5);
     let clock = first.clock(caller, count + reps as usize);
-    let device = &plan.devices[0].1;
     let run_all = |runs: &Runs, asked: &[Asked]| {
         let (mut ran, failure) = runs.each(asked, (caller, &stop), &unfinished, &clock);
         let judged = ran.iter_mut().try_for_each(|(_, cell)| judge(request, std::slice::from_mut(cell)));
@@ -222,7 +224,7 @@ pub fn run(
     let fresh_seed = plan.seed.wrapping_add(1);
     let today = here.and_then(|here| here.today(plan.days.is_some()));
     let shortlist = candidates.shortlist(&search, target, today.as_ref());
-    let second = plan.runs(request, of_kernel, &shortlist, fresh_seed);
+    let second = Runs::of(&plan, request, of_kernel, (&shortlist, fresh_seed));
     let (mut cells, mut failure, mut reps) = (Vec::new(), None, 0);
     while reps < request.reps && failure.is_none() {
         // Add as many repetitions at a time as keep all cores busy.

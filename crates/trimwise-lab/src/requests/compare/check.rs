@@ -7,13 +7,12 @@ use trimwise::words;
 use trimwise_study::caller::{Caller, OnInterrupt};
 use trimwise_study::compare::check::{Check, LeftOut};
 use trimwise_study::compare::on_model::{self, Plan};
-use trimwise_study::compare::{CompareRequest, Comparison, Grid, Ran, judge};
+use trimwise_study::compare::{CompareRequest, Comparison, Ran, judge};
 use trimwise_uml::cell::{KernelPolicy, KernelTarget};
 use trimwise_uml::images::KernelImage;
 
 use super::on_kernel::Runs;
 use crate::guests;
-use crate::requests::limits;
 
 /// Returns the kernel that checks the model, after rejecting mount options that policies set themselves.
 pub fn target(request: &CompareRequest) -> Result<Option<&KernelTarget>, Failure> {
@@ -83,19 +82,8 @@ impl<'a> Planned<'a> {
 pub fn run(request: &CompareRequest, plan: Plan, caller: &dyn Caller) -> Result<Comparison, Failure> {
     let Some(target) = target(request)? else { return on_model::run(request, plan, caller) };
     let check = Planned::of(target, plan.policies.iter())?;
-    let runs = check.image.as_ref().ok().map(|image| Runs {
-        grid: Grid { devices: &plan.devices, policies: &check.policies, reps: request.reps },
-        workload: &plan.workload,
-        days: None,
-        long_in_use: false,
-        image,
-        target: check.target,
-        utilization: Some(plan.utilization),
-        memory: plan.memory,
-        seed: plan.seed,
-        jobs: request.jobs,
-        limits: limits(&request.limits),
-    });
+    let image = check.image.as_ref().ok();
+    let runs = image.map(|image| Runs::of(&plan, request, (target, image), (&check.policies, plan.seed)));
     if let Err(reason) = &check.image {
         caller.note(&format!("--check kernel:{target} is skipped: {reason}"));
     }

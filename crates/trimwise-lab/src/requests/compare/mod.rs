@@ -30,20 +30,10 @@ pub fn run(request: &CompareRequest, caller: &dyn Caller) -> Result<Comparison, 
     };
     let Some(target) = target else {
         let request = on_model(request, found.as_ref());
-        return check::run(&request, planned(&request, workload, found)?, caller);
+        return check::run(&request, on_model::Plan::on(&request, workload, found)?, caller);
     };
     let request = on_chosen(request, &target, found.as_ref());
     on_kernel::run(&request, &target, (workload, found), caller)
-}
-
-/// Makes a plan for the model, after checking that a kernel could run the target of `--check`.
-pub(crate) fn planned(
-    request: &CompareRequest,
-    workload: Workload,
-    found: Option<StandIn>,
-) -> Result<on_model::Plan, Failure> {
-    check::target(request)?;
-    on_model::Plan::on(request, workload, found)
 }
 
 /// Returns the request as adapted to the chosen kernel.

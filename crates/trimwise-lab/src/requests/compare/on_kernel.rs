@@ -28,32 +28,19 @@ use super::workload::to_guest;
 use crate::requests::limits;
 use trimwise_study::caller::{Caller, OnInterrupt};
 use trimwise_study::clock::Clock;
-use trimwise_study::compare::here::{Here, StandIn};
-use trimwise_study::compare::on_model::{days, needs_days};
+use trimwise_study::compare::here::StandIn;
+use trimwise_study::compare::plan::{self, On, check_trim, days, needs_days};
 use trimwise_study::compare::room::Room;
 use trimwise_study::compare::workload::Workload;
-use trimwise_study::compare::{CompareRequest, Comparison, Grid, Ran, Settings, finish, no_fill, or};
-use trimwise_study::defaults;
+use trimwise_study::compare::{CompareRequest, Comparison, Grid, Ran, Settings, finish, no_fill};
 use trimwise_study::given::Given;
-use trimwise_study::input::{self, distinct, named};
+use trimwise_study::input;
 
 /// Fraction of a drive's bytes that take memory when data are zeros: metadata and short writes, with a margin.
 const ZEROS_SHARE: u64 = 8;
 
-/// A comparison on a kernel, checked and ready to run.
-pub struct Plan {
-    /// The devices, with their names in tables.
-    pub devices: Vec<(String, Profile)>,
-    pub policies: Vec<KernelPolicy>,
-    pub(crate) workload: Workload,
-    pub(crate) days: Option<Days>,
-    utilization: Option<Utilization>,
-    pub(crate) memory: Bytes,
-    pub(crate) seed: u64,
-    pub(crate) here: Option<Here>,
-    /// The request, as results show it.
-    pub settings: Settings,
-}
+/// A comparison on a kernel, which its target names.
+pub type Plan = plan::Plan<KernelPolicy, ()>;
 
 /// Lists everything in a request that no kernel can do.
 pub(super) fn refusals(request: &CompareRequest, workload: &Workload, target: &KernelTarget) -> Vec<Mistake> {
@@ -80,113 +67,49 @@ pub(crate) fn policy(
     Ok((policy.to_string(), policy))
 }
 
-impl Plan {
-    /// Resolves the request, and rejects what no kernel can do.
-    pub fn of(request: &CompareRequest, target: &KernelTarget) -> Result<Self, Failure> {
-        let workload = Workload::of(request)?;
-        let found = StandIn::of(request, &workload)?;
-        Self::on(request, target, (workload, found))
+/// Resolves the request, and rejects what no kernel can do.
+pub(crate) fn plan(
+    request: &CompareRequest,
+    target: &KernelTarget,
+    (workload, found): (Workload, Option<StandIn>),
+) -> Result<Plan, Failure> {
+    let mut wrong = Mistakes::default();
+    let options = KernelPolicy::check_options(target);
+    wrong.keep(options.map_err(|why| Mistake::of("target", &request.target).because(why).fail()))?;
+    if request.linux.is_some() {
+        let target = set("target", &request.target);
+        let why = words!["cannot be used with ", target, ": the target names the kernel"];
+        wrong.0.push(Mistake::on("linux").that_is(why));
     }
-
-    /// Like [`Self::of`], with the workload and what stands in for the host already known.
-    pub(crate) fn on(
-        request: &CompareRequest,
-        target: &KernelTarget,
-        (workload, found): (Workload, Option<StandIn>),
-    ) -> Result<Self, Failure> {
-        let mut wrong = Mistakes::default();
-        let options = KernelPolicy::check_options(target);
-        wrong.keep(options.map_err(|why| Mistake::of("target", &request.target).because(why).fail()))?;
-        if request.linux.is_some() {
-            let target = set("target", &request.target);
-            let why = words!["cannot be used with ", target, ": the target names the kernel"];
-            wrong.0.push(Mistake::on("linux").that_is(why));
-        }
-        if request.fill {
-            wrong.keep::<()>(Err(no_fill()))?;
-        }
-        wrong.0.extend(refusals(request, &workload, target));
-        wrong.end()?;
-        let days = days(request, &workload)?;
-        let mut policy_arguments = request.policies.clone();
-        if policy_arguments.is_empty() {
-            let has = |policy: &PolicyId| KernelPolicy::of_id(policy, target).is_some();
-            let usual = match &found {
-                Some(found) => found.policies(days.is_some(), Some(&has)),
+    if request.fill {
+        wrong.keep::<()>(Err(no_fill()))?;
+    }
+    wrong.0.extend(refusals(request, &workload, target));
+    wrong.end()?;
+    let has = |policy: &PolicyId| KernelPolicy::of_id(policy, target).is_some();
+    let on = On {
+        linux: (),
+        version: None,
+        utilization: request.utilization()?,
+        usual: &|found, is_over_days| {
+            let mut usual = match found {
+                Some(found) => found.policies(is_over_days, Some(&has)),
                 None => KernelPolicy::all_of(target).into_iter().map(KernelPolicy::id).collect(),
             };
-            policy_arguments = usual.into_iter().map(Given::of).collect();
-            if days.is_some() && found.is_none() {
-                policy_arguments.extend(["batch:1d", "batch:1w"].map(Given::from));
+            if found.is_none() && is_over_days {
+                usual.extend(["batch:1d", "batch:1w"].map(PolicyId::from));
             }
-        }
-        let policies = distinct(&policy_arguments, "policies", |asked| policy(asked, target))?;
-        if policies.iter().any(|policy| policy.is_daemon()) {
-            guests::trimwised()?;
-        }
-        let device_arguments = match &found {
-            Some(found) => vec![found.device.clone()],
-            None => or(&request.devices, [defaults::DEVICE]),
-        };
-        let mut devices = named(&device_arguments, "devices", |name| input::device(name))?;
-        let here =
-            found.as_ref().map(|found| found.stand_in(&mut devices[0], days.is_some(), true)).transpose()?;
-        let workload = found.as_ref().map_or_else(|| workload.clone(), |found| workload.scaled(&found.scale));
-        let utilization = request.utilization()?;
-        let of_host = found.as_ref().and_then(|found| found.memory_mib);
-        let memory_mib = request.memory.or(of_host).unwrap_or(defaults::MEMORY_MIB);
-        let seed = request.seed.unwrap_or(defaults::SEED);
-        let settings = Settings::of(request, |command| {
-            if found.as_ref().is_none_or(StandIn::is_given) {
-                device_arguments.iter().for_each(|d| command.option("--device", d));
+            usual.into_iter().map(Given::of).collect()
+        },
+        policy: &|asked, _| {
+            let named = policy(asked, target)?;
+            if named.1.is_daemon() {
+                guests::trimwised()?;
             }
-            policy_arguments.iter().for_each(|p| command.option("--policy", p));
-            if let Some(utilization) = utilization {
-                command.option("--utilization", utilization);
-            }
-            command.option("--memory", memory_mib);
-            if let Some(days) = &days {
-                command.option("--days", days.days());
-                command.option("--day", days.shape());
-            }
-            command.option("--reps", request.reps);
-            command.option("--seed", seed);
-        });
-        let memory = Bytes::mib(memory_mib);
-        let settings = Settings {
-            target: target.into(),
-            file_system: Some(target.file_system.name().into()),
-            utilization,
-            host_memory_bytes: Some(memory.0),
-            days: days.as_ref().map(Days::days),
-            day: days.as_ref().map(|days| days.shape().to_string()),
-            ..settings
-        };
-        Ok(Self { devices, policies, workload, days, utilization, memory, seed, here, settings })
-    }
-
-    /// Returns the runs of these policies on a kernel.
-    pub(crate) fn runs<'a>(
-        &'a self,
-        request: &CompareRequest,
-        (target, image): (&'a KernelTarget, &'a KernelImage),
-        policies: &'a [KernelPolicy],
-        seed: u64,
-    ) -> Runs<'a> {
-        Runs {
-            grid: Grid { devices: &self.devices, policies, reps: request.reps },
-            workload: &self.workload,
-            days: self.days.as_ref(),
-            long_in_use: self.here.is_some(),
-            image,
-            target,
-            utilization: self.utilization,
-            memory: self.memory,
-            seed,
-            jobs: request.jobs,
-            limits: limits(&request.limits),
-        }
-    }
+            Ok(named)
+        },
+    };
+    Plan::resolved(request, (workload, found), on)
 }
 
 pub fn run(
@@ -195,9 +118,9 @@ pub fn run(
     of: (Workload, Option<StandIn>),
     caller: &dyn Caller,
 ) -> Result<Comparison, Failure> {
-    let plan = Plan::on(request, target, of)?;
+    let plan = plan(request, target, of)?;
     let image = guests::image(target)?;
-    let runs = plan.runs(request, (target, &image), &plan.policies, plan.seed);
+    let runs = Runs::of(&plan, request, (target, &image), (&plan.policies, plan.seed));
     runs.check()?;
     plan.workload.tell_notes(caller);
     let ran = runs.cells(caller, &caller.stop(OnInterrupt::StopAndShow)?);
@@ -224,7 +147,29 @@ pub(crate) struct Runs<'a> {
     pub limits: Limits,
 }
 
-impl Runs<'_> {
+impl<'a> Runs<'a> {
+    /// Returns the runs of these policies on a kernel, otherwise as planned.
+    pub fn of<P, L>(
+        plan: &'a plan::Plan<P, L>,
+        request: &CompareRequest,
+        (target, image): (&'a KernelTarget, &'a KernelImage),
+        (policies, seed): (&'a [KernelPolicy], u64),
+    ) -> Self {
+        Self {
+            grid: Grid { devices: &plan.devices, policies, reps: request.reps },
+            workload: &plan.workload,
+            days: plan.days.as_ref(),
+            long_in_use: plan.long_in_use,
+            image,
+            target,
+            utilization: plan.utilization,
+            memory: plan.memory,
+            seed,
+            jobs: request.jobs,
+            limits: limits(&request.limits),
+        }
+    }
+
     /// Rejects what cannot run before anything runs.
     pub fn check(&self) -> Result<(), Failure> {
         to_guest(self.workload)?;
@@ -237,11 +182,7 @@ impl Runs<'_> {
                     .expected("less memory, or a smaller drive")
                     .fail()
             })?;
-            if !device.config.trim.is_supported() && policy != KernelPolicy::Off {
-                let of =
-                    Mistake::of("policies", policy).because(format!("{} does not support TRIM", device.name));
-                return Err(of.expected(words![set("policies", "off"), " there"]).fail());
-            }
+            check_trim(device, (policy, policy != KernelPolicy::Off), "")?;
             // For other file systems, the room is unknown.
             if self.target.file_system == FileSystem::Ext4
                 && let Ok(room) =
@@ -324,7 +265,11 @@ impl Runs<'_> {
             let (of_left, drive) = shared.order[number];
             let (index, begun) = (left[of_left], Instant::now());
             let cell = self.run(asked[index], drive.map(|number| &shared.drives[number]), stop)?;
-            let cell = cell.map_err(|error| failed_run(error, asked[index]))?;
+            let cell = cell.map_err(|error| {
+                let (device, policy, rep) = asked[index];
+                let run = format!("{} under {policy}, repetition {}", device.name, rep + 1);
+                guests::failure(error).in_run(run)
+            })?;
             clock.tell_first(caller, self.expected(asked[index].1), begun.elapsed());
             if let Some(key) = &keys[index] {
                 unfinished.enter(caller, key, &(&cell, &cell.postmark_report));
@@ -377,8 +322,12 @@ impl Runs<'_> {
     /// Finds cells that start with the same drive.
     fn shared<'b>(&self, asked: impl Iterator<Item = Asked<'b>>, jobs: usize) -> Result<Shared, Failure> {
         let workload = to_guest(self.workload)?;
-        let before: Result<Vec<_>, _> = asked
-            .map(|of| Ok((of.0, self.cell(of, &workload).steps_before().map_err(Failure::usage)?)))
+        let before: Result<Vec<_>, Failure> = asked
+            .map(|of| {
+                let steps = self.cell(of, &workload).steps_before();
+                let wrong = |e| Mistake::of("devices", &of.0.name).because(format!("{e}")).fail();
+                Ok((of.0, steps.map_err(wrong)?))
+            })
             .collect();
         Ok(Shared::of(&before?, jobs))
     }
@@ -450,16 +399,6 @@ impl Runs<'_> {
 /// Names a file system and its kernel in a sentence.
 pub(crate) fn title(target: &KernelTarget) -> String {
     format!("{} of Linux {}", target.file_system.name(), target.kernel)
-}
-
-/// Adds the name of the run to a failure.
-fn failed_run(error: KernelCellError, (device, policy, rep): Asked) -> Failure {
-    match guests::failure(error) {
-        Failure::Run(why) => {
-            Failure::Run(words![format!("{} under {policy}, repetition {}: ", device.name, rep + 1), why])
-        }
-        other => other,
-    }
 }
 
 /// Seconds, in real time, until a guest has mounted its file system.

@@ -18,7 +18,7 @@ fn a_kernel_gives_the_policies_of_its_file_system() {
         reps: 2,
         ..CompareRequest::default()
     };
-    let plan = on_kernel::Plan::of(&request, &target).unwrap();
+    let plan = on_kernel::plan(&request, &target, (Workload::of(&request).unwrap(), None)).unwrap();
     let policies: Vec<String> = plan.policies.iter().map(ToString::to_string).collect();
     assert_eq!(policies, ["off", "commit", "async"]);
     let settings = plan.settings;

@@ -11,7 +11,6 @@ use trimwise::failure::{Failure, Mistake, Mistakes};
 use trimwise::profile::Profile;
 use trimwise::ssd::Drive;
 use trimwise::units::Bytes;
-use trimwise::words;
 use trimwise_linux::pool;
 use trimwise_uml::cell::KernelTarget;
 use trimwise_uml::images::KernelImage;
@@ -20,6 +19,7 @@ use super::{CUT, CUTS, RUN};
 use trimwise_study::caller::{Caller, OnInterrupt};
 use trimwise_study::check::{JOBS, at_most_one, within};
 use trimwise_study::command_text::CommandText;
+use trimwise_study::given::Given;
 use trimwise_study::guest_limits::GuestLimits;
 use trimwise_study::verify::Plant;
 use trimwise_study::{defaults, input};
@@ -33,7 +33,7 @@ const MEMORY_OF_RUN: Bytes = Bytes::mib(400);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OnKernel {
     /// `kernel:VERSION:FS[:MOUNT_OPTIONS]`.
-    pub target: String,
+    pub target: Given<KernelTarget>,
     /// The drive's profile (a name or a file), which is scaled down; `None` means the default.
     pub device: Option<String>,
     /// A fault to plant in the drive.
@@ -116,10 +116,13 @@ pub(super) struct Found {
 impl OnKernel {
     /// Finds everything that the request names before installing the handler for an interrupt.
     pub(super) fn find(&self, caller: &dyn Caller) -> Result<(Found, Bounds), Failure> {
-        self.limits.check()?;
-        within("--run", self.run, &RUN)?;
-        within("--jobs", self.jobs, &JOBS)?;
-        let target = parse(&self.target)?;
+        Mistakes::of([
+            self.limits.check(),
+            within("run", self.run, &RUN),
+            within("jobs", self.jobs, &JOBS),
+            self.target.get("target").map(drop),
+        ])?;
+        let target = self.target.get("target")?;
         let file_system = target.file_system;
         let mut profile = input::profile(self.device.as_deref().unwrap_or(defaults::DEVICE), "device")?;
         if let Some(fault) = self.fault {
@@ -134,9 +137,9 @@ impl OnKernel {
             }
         })?;
         kernel::check_programs(file_system)?;
-        let image = guests::image(&target)?;
+        let image = guests::image(target)?;
         let stop = caller.stop(OnInterrupt::StopAndShow)?;
-        Ok((Found { target, device, image }, Bounds { limits: limits(&self.limits), stop }))
+        Ok((Found { target: target.clone(), device, image }, Bounds { limits: limits(&self.limits), stop }))
     }
 
     /// Starts a command line with the options that all runs share.
@@ -181,10 +184,7 @@ pub fn run(request: &KernelCrashtestRequest, caller: &dyn Caller) -> Result<Kern
         let (run, cuts) = runs[index].clone();
         let report = test.one_run(run, cuts, &mut |done, total| progress.update(index, done, total));
         progress.done(index);
-        report.map_err(|e| match e {
-            Failure::Run(e) => Failure::Run(words![format!("{target}, seed {seed}, run {run}: "), e]),
-            other => other,
-        })
+        report.map_err(|failure| failure.in_run(format!("{target}, seed {seed}, run {run}")))
     });
     progress.finish();
     let interrupted = failure == Some(Failure::Interrupted);
@@ -216,12 +216,4 @@ pub fn run(request: &KernelCrashtestRequest, caller: &dyn Caller) -> Result<Kern
         again: report.details.iter().map(|v| command("--cut", v.run * CUTS_PER_RUN + v.cut)).collect(),
         report,
     })
-}
-
-fn parse(target: &str) -> Result<KernelTarget, Failure> {
-    let Some(text) = target.strip_prefix("kernel:") else {
-        let expected = "kernel:VERSION:FS[:MOUNT_OPTIONS] such as kernel:6.12:ext4:discard";
-        return Err(Mistake::on("target").that_is(format!("'{target}'")).expected(expected).fail());
-    };
-    text.parse().map_err(|e: String| Mistake::on("target").that_is(e).fail())
 }

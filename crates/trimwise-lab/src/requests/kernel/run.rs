@@ -16,7 +16,6 @@ use trimwise::failure::{Failure, Mistake, Mistakes};
 use trimwise::profile::Profile;
 use trimwise::trace::{Header, TraceDevice};
 use trimwise::units::{Bytes, Utilization};
-use trimwise::words;
 use trimwise_linux::kernel_name::KernelNameError;
 use trimwise_linux::sparse_store::SparseStore;
 use trimwise_uml::cell::{KernelTarget, ageing, disk_over, new_disk, settling};
@@ -362,10 +361,9 @@ impl RunReport {
         let of_program = self.program.failure().map(|how| format!("{}: {how}", self.command[0]));
         let of_kernel = (!self.complaints.is_empty())
             .then(|| guests::job_failure(JobError::Complains { complaints: self.complaints.clone() }));
-        match (of_program, of_kernel) {
-            (Some(how), Some(Failure::Run(why))) => Some(Failure::Run(words![how, "\n", why])),
-            (Some(how), None) => Some(Failure::run(how)),
-            (_, of_kernel) => of_kernel,
+        match (of_program.map(Failure::run), of_kernel) {
+            (Some(program), Some(kernel)) => Some(program.and("\n", kernel)),
+            (program, kernel) => program.or(kernel),
         }
     }
 

@@ -8,7 +8,7 @@ use thiserror::Error;
 use super::term::{Issuer, LiveUse, Term, without_arguments};
 use super::{PolicySpec, TERMS, terms_of};
 use crate::policy::set::SetConfig;
-use crate::spelling::Accepted;
+use crate::spelling::{Accepted, nearest};
 use crate::units::{Bytes, SimDuration, UNIT_BYTES};
 
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -143,7 +143,7 @@ impl<'a> Terms<'a> {
         let issuer = match TERMS.iter().find(|term| term.name() == name.text) {
             Some(policy) if self.live && policy.live == LiveUse::Unsuited => {
                 let what = format!("'{}' cannot run on a live host", name.text);
-                return wrong(term.at, what, format!("one of {}", self.forms().join(", ")));
+                return wrong(term.at, what, format!("one of {}", self.names(true).join(", ")));
             }
             Some(policy) => Issuer::new(policy, (policy.parse)(term, &arguments)?),
             None if name.text == "set" => {
@@ -167,15 +167,16 @@ impl<'a> Terms<'a> {
     }
 
     fn add_option(&mut self, term: Part<'a>, name: Part<'a>, arguments: &[Part<'_>]) -> Result<(), Wrong> {
-        if name.text != "catchup" && base_of(name.text).is_none() {
+        if !is_option(name.text) {
             let what = match name.text {
                 "" => "a term is missing".to_owned(),
                 unknown => format!("unknown term '{unknown}'"),
             };
-            let mut forms = self.forms();
-            forms.extend(self.others.iter().filter(|_| term.at == 0));
-            let names = forms.iter().map(|form| form.split([':', '[']).next().unwrap_or(form));
-            let all = format!("one of {}", forms.join(", "));
+            let names = self.names(term.at == 0);
+            let all = format!("one of {}", names.join(", "));
+            let more = format!("{all} (see `trimwise policies`)");
+            let is_meant = nearest(name.text, names.iter().copied()).is_some();
+            let all = if is_meant { all } else { more };
             return wrong(term.at, what, Accepted::instead_of(name.text, names, all));
         }
         without_arguments(term, arguments)?;
@@ -186,10 +187,18 @@ impl<'a> Terms<'a> {
         Ok(())
     }
 
-    /// The accepted terms, with their arguments.
-    fn forms(&self) -> Vec<&'static str> {
+    /// Names of the terms that are accepted first, where options say nothing, or after the terms so far.
+    fn names(&self, is_first: bool) -> Vec<&'static str> {
         let accepted = terms_of(|term| !self.live || term.live != LiveUse::Unsuited);
-        accepted.into_iter().map(|(form, _)| form).collect()
+        let names = accepted.into_iter().map(|(form, _)| form.split([':', '[']).next().unwrap_or(form));
+        let names = names.filter(|name| match *name {
+            "TERM+TERM" => false,
+            "set" => is_first || self.gate.is_none(),
+            "catchup" => !is_first,
+            option if is_option(option) => !is_first && self.issuer.is_some(),
+            _ => is_first || self.issuer.is_none(),
+        });
+        names.chain(self.others.iter().copied().filter(|_| is_first)).collect()
     }
 
     fn finish(self) -> Result<PolicySpec, Wrong> {
@@ -227,6 +236,10 @@ impl<'a> Terms<'a> {
             _ => Ok(PolicySpec { gate, issuer }),
         }
     }
+}
+
+fn is_option(name: &str) -> bool {
+    name == "catchup" || base_of(name).is_some()
 }
 
 fn base_of(option: &str) -> Option<&'static str> {
@@ -353,6 +366,19 @@ mod tests {
         assert!(said("judicous").contains("did you mean `judicious`?"));
         assert!(said("lazy+reus").contains("did you mean `reuse`?"));
         assert!(said("never").contains("unknown term 'never'; expected one of off, commit, "));
+    }
+
+    #[test]
+    fn the_error_for_an_unknown_term_fits_three_lines_of_a_terminal() {
+        for text in ["nosuch", "judicous", "trimwize", "set:40:90+lasy", "set:40:90+lazy+reuze"] {
+            let error = format!("error: {}", text.parse::<crate::policy::Trimmer>().unwrap_err());
+            assert!(error.chars().count() <= 3 * 80, "{} characters: {error}", error.chars().count());
+            let names = |name: &str| error.contains(&format!(" {name}, "));
+            assert_eq!(names("kernel515"), !text.contains("lazy"), "one term says when to trim: {error}");
+            assert_eq!(names("merge"), text.contains("lazy"), "an option goes with another term: {error}");
+            assert_eq!(names("set"), !text.contains("set"), "{error}");
+            assert_eq!(error.contains(", dm-trim, trimwised"), !text.contains('+'), "{error}");
+        }
     }
 
     #[test]

@@ -19,6 +19,8 @@
 
 use thiserror::Error;
 
+use crate::failure::Mistake;
+
 /// The largest value of PostMark's numbers, which are C `int`s.
 const INT_MAX: u32 = i32::MAX as u32;
 /// The largest number that PostMark can double in a C `int`, as it does with `number` and `size`.
@@ -123,6 +125,14 @@ pub struct ConfigError {
     pub field: &'static str,
     pub value: String,
     pub expected: &'static str,
+}
+
+impl ConfigError {
+    /// Returns it as what is wrong with a request that names the file.
+    pub fn mistake(&self) -> Mistake {
+        let why = format!("{}: '{}' is not accepted", self.field, shown(&self.value));
+        Mistake::that(why).expected(self.expected).at(&self.file, Some(self.line))
+    }
 }
 
 /// Returns the value without control characters, and short enough for a message.
