@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn all_that_is_wrong_with_a_request_is_told_at_once_in_the_words_of_each_door() {
-        let request = json!({"reps": 0, "utilization": 101, "memory": 1, "day": "office"});
+        let request = json!({"workload": "lsm", "reps": 0, "utilization": 101, "memory": 1, "day": "office"});
         let request: CompareRequest = serde_json::from_value(request).unwrap();
         let failure = request.check().unwrap_err();
         let memory = format!("expected a value from {} to {}", MEMORIES_MIB.start(), MEMORIES_MIB.end());

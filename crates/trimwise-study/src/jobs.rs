@@ -149,6 +149,7 @@ mod tests {
         assert!(parts.iter().all(|part| errors.contains(part)), "{errors}");
         let error = Understood::of(&all[1]).unwrap_err().to_string();
         assert!(error.contains("line 2: include common.inc:"), "{error}");
-        assert!(Understood::of("lsm").unwrap_err().to_string().contains("expected job:FILE.fio"));
+        let error = Understood::of("backup").unwrap_err().to_string();
+        assert!(error.contains("expected job:FILE.fio, or one of lsm, "), "{error}");
     }
 }

@@ -483,7 +483,8 @@ mod tests {
     const EXT4: &str = "22 1 8:1 / /home rw - ext4 /dev/sda1 rw";
 
     pub fn chosen(found: Found, options: &str) -> Result<(StandIn, Here, Profile), Failure> {
-        let mut request = CompareRequest::default();
+        let workload = defaults::WORKLOAD_AT_ONCE.to_owned();
+        let mut request = CompareRequest { workload, ..CompareRequest::default() };
         let mut words = options.split_whitespace();
         while let Some(word) = words.next() {
             match word {

@@ -261,7 +261,7 @@ pub(super) fn of_diagnosis(one: &Diagnosis, class: Option<&Conclusion>) -> Vec<S
     vec![
         first,
         format!(
-            "On a model of such drives, not of this one ({file_system}, {full} % full, office days), {found} To be surer: \
+            "On a model of such drives, not this one ({file_system}, {full} % full, office days), {found} To be surer: \
              `trimwise compare --here {quoted}`."
         ),
     ]
@@ -400,11 +400,12 @@ fn outlasts(worth: &Worth) -> String {
 
 /// Marks years that rest on assumed cycles.
 fn assumed(worth: &Worth) -> &'static str {
-    if worth.life_is_assumed { " (assumed cycles)" } else { "" }
+    if worth.life_is_assumed { " (assumed)" } else { "" }
 }
 
 fn alike(worth: &Worth) -> String {
     let most = match worth.waiting_saved_s_per_day {
+        Some(s) if s.abs() < 0.1 => format!("the choices differ by {} of waiting a day", waiting(s)),
         Some(s) => format!("the choices differ by {} of waiting a day at most", waiting(s)),
         None => format!("the choices differ by {} at most", percent(worth.time_saved_percent)),
     };
@@ -576,7 +577,7 @@ mod tests {
         }
         let assumed =
             Worth { life_years: Some([14.0, 28.0]), life_times: Some(2.0), life_is_assumed: true, ..NOTHING };
-        assert_eq!(life(&assumed), "; the flash lasts 28 years, not 14 years (assumed cycles)");
+        assert_eq!(life(&assumed), "; the flash lasts 28 years, not 14 years (assumed)");
     }
 
     #[test]

@@ -4,6 +4,7 @@ pub mod arguments;
 pub mod report;
 
 use crate::requests::tournament::{self, Case, Row, Tournament};
+use trimwise::compare::judge::TIME_PERCENT;
 use trimwise::failure::Failure;
 use trimwise_study::caller::Caller;
 
@@ -112,11 +113,14 @@ fn part(ratio: f64) -> String {
 }
 
 /// Explains the columns.
-const LEGEND: &str = "vs off: time compared with `off`, as the geometric mean over the cells, and its 95 % interval \
-                      (paired bootstrap over drives and workloads). rank: such as 2-4 if the cells do not tell \
-                      policies apart (each pair by itself, at 95 %, by more than 0.5 %). worst: distance to the best \
-                      of the field in the cell where that is largest. won: cells in which none was faster. flash: \
-                      flash written compared with `off`.";
+fn legend() -> String {
+    format!(
+        "vs off: time compared with `off`, as the geometric mean over the cells, and its 95 % interval (paired bootstrap \
+         over drives and workloads). rank: such as 2-4 if the cells do not tell policies apart (each pair by itself, at \
+         95 %, by more than {TIME_PERCENT} %). worst: distance to the best of the field in the cell where that is \
+         largest. won: cells in which none was faster. flash: flash written compared with `off`."
+    )
+}
 
 fn text(tournament: &Tournament) -> String {
     let Tournament { trimwise, rules, cells, disqualified, made_by, command, .. } = tournament;
@@ -126,7 +130,7 @@ fn text(tournament: &Tournament) -> String {
         text += &folded(&plain(&format!("Disqualified: {}: {}", out.policy, out.reason)), 0);
     }
     text += &folded(&verdict(tournament), 0);
-    text += &folded(LEGEND, 0);
+    text += &folded(&legend(), 0);
     text += &folded(&made_by.line(), 0);
     text += &format!("trimwise {trimwise}; to repeat it:\n  {command}\n");
     text

@@ -6,7 +6,7 @@ use minijinja::Value;
 use serde::Serialize;
 use trimwise::failure::Failure;
 
-use super::{HEADER, LEGEND, cells, named, rows, verdict};
+use super::{HEADER, cells, legend, named, rows, verdict};
 use trimwise_cli::figures::{change, time};
 use trimwise_cli::report::chart::{Chart, Dot, Drawing, Styles};
 use trimwise_cli::report::{Figure, rendered, with_code};
@@ -33,7 +33,7 @@ pub fn html(tournament: &Tournament) -> Result<String, Failure> {
         title: &tournament.rules,
         verdict: with_code(&verdict(tournament)),
         standings: Block::new("Standings", HEADER, rows(tournament)),
-        legend: with_code(LEGEND),
+        legend: with_code(&legend()),
         // After a dry run there is nothing to draw.
         figures: if tournament.standings.is_empty() {
             Vec::new()
