@@ -2,9 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use trimwise::failure::{Failure, Mistake, Mistakes, argument};
+use trimwise::live::Untrimmed;
+use trimwise::units::Bytes;
 use trimwise_linux::daemon::config::{Config, ConfigError, ConfigErrors, group_number};
 use trimwise_linux::daemon::control::{Client, ClientError, Request};
 use trimwise_linux::host_root::HostRoot;
@@ -53,6 +55,47 @@ pub fn ask_about(run: &Path, request: &Request, mount: &Path) -> Result<Value, F
         answer.insert("conclusion".to_owned(), conclusion);
     }
     Ok(answer)
+}
+
+/// Untrimmed space in the status of one file system, of any version of the daemon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(from = "Written")]
+pub struct UntrimmedOf {
+    pub waiting: Untrimmed,
+    pub left: Untrimmed,
+}
+
+#[derive(Deserialize)]
+struct Written {
+    waiting_bytes: Untrimmed,
+    left_bytes: Untrimmed,
+    mapped: Option<bool>,
+    totals: Slices,
+}
+
+#[derive(Deserialize)]
+struct Slices {
+    slices: Option<u64>,
+}
+
+impl From<Written> for UntrimmedOf {
+    fn from(written: Written) -> Self {
+        const NONE: Untrimmed = Untrimmed::Known(Bytes(0));
+        let Written { waiting_bytes: waiting, left_bytes: left, mapped, totals } = written;
+        // Earlier daemons wrote 0 for unknown. Without a map or a slice nothing can have shown that it is 0.
+        let nobody_knows = mapped == Some(false) && totals.slices == Some(0);
+        match (waiting, left) {
+            (NONE, NONE) if nobody_knows => Self { waiting: Untrimmed::Unknown, left: Untrimmed::Unknown },
+            _ => Self { waiting, left },
+        }
+    }
+}
+
+impl UntrimmedOf {
+    /// Reads it from a file system's `status`. What cannot be read is unknown.
+    pub fn status(status: &Value) -> Self {
+        Self::deserialize(status).unwrap_or(Self { waiting: Untrimmed::Unknown, left: Untrimmed::Unknown })
+    }
 }
 
 #[derive(Debug, Serialize)]

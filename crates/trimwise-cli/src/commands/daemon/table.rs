@@ -5,10 +5,12 @@ use std::path::Path;
 
 use serde::Deserialize as _;
 use serde_json::Value;
+use trimwise::live::Untrimmed;
 use trimwise::units::Bytes;
 use trimwise_linux::code::Entry;
 use trimwise_linux::daemon::config::{Config, Manage};
 use trimwise_study::conclusion::Conclusion;
+use trimwise_study::daemon::UntrimmedOf;
 use trimwise_study::findings::Findings;
 
 use crate::conclusion;
@@ -43,7 +45,10 @@ pub fn status(data: &Value, show: Show<'_>) -> String {
         let status = &one["status"];
         let of_status = ["policy", "trend", "online", "paused"].map(|key| status[key].to_string());
         let reason = status["reason"]["code"].to_string();
-        [of_status.concat(), reason, one["problem"].to_string(), one["option_before"].to_string()].join("\n")
+        // The sum of a known and an unknown number would be unknown.
+        let is_known = UntrimmedOf::status(status).waiting.known().is_some().to_string();
+        [of_status.concat(), is_known, reason, one["problem"].to_string(), one["option_before"].to_string()]
+            .join("\n")
     });
     let header = ["mount", "policy", "used", "trend", "waiting", "left", "trimmed", "slices", "last"];
     let rows: Vec<Vec<String>> = groups.iter().map(|group| row(group)).collect();
@@ -144,15 +149,19 @@ fn row(group: &[&Value]) -> Vec<String> {
     let sum = |of: fn(&Value) -> &Value| all().map(|one| number(of(one))).fold(0, u64::saturating_add);
     // Marks an estimate.
     let mark = if all().all(|one| one["mapped"] == true) { "" } else { "~" };
-    let estimated = |of: fn(&Value) -> &Value| format!("{mark}{}", Bytes(sum(of)));
+    let estimated =
+        |of: fn(UntrimmedOf) -> Untrimmed| match all().map(|one| of(UntrimmedOf::status(one))).sum() {
+            Untrimmed::Known(bytes) => format!("{mark}{bytes}"),
+            unknown @ Untrimmed::Unknown => unknown.to_string(),
+        };
     let last = all().filter_map(|one| one["last"]["ago_ns"].as_u64()).min();
     vec![
         name,
         word(&first["policy"]),
         used,
         word(&first["trend"]),
-        estimated(|one| &one["waiting_bytes"]),
-        estimated(|one| &one["left_bytes"]),
+        estimated(|one| one.waiting),
+        estimated(|one| one.left),
         // A question mark means that some of it is unverified.
         match sum(|one| &one["totals"]["unverified_bytes"]) {
             0 => Bytes(sum(|one| &one["totals"]["trimmed_bytes"])).to_string(),
