@@ -9,6 +9,7 @@ use trimwise::live::Untrimmed;
 use trimwise::units::Bytes;
 use trimwise_linux::code::Entry;
 use trimwise_linux::daemon::config::{Config, Manage};
+use trimwise_study::command_text::CommandText;
 use trimwise_study::conclusion::Conclusion;
 use trimwise_study::daemon::UntrimmedOf;
 use trimwise_study::findings::Findings;
@@ -188,7 +189,15 @@ fn word(value: &Value) -> String {
 pub fn explain(data: &Value) -> String {
     let sentences = data["sentences"].as_array().cloned().unwrap_or_default();
     let told: String = sentences.iter().map(|sentence| folded(&word(sentence), 2)).collect();
-    format!("{}\n{told}{}", bold(&word(&data["mount_point"])), concluded(data))
+    let mount = data["mount_point"].as_str().unwrap_or_default();
+    let [doctor, advise] = [("doctor", None), ("advise", Some("--here"))].map(|(command, option)| {
+        let mut command = CommandText::new(command);
+        option.into_iter().for_each(|option| command.argument(option));
+        command.argument(mount);
+        command.into_text()
+    });
+    let more = format!("Does TRIM arrive? `{doctor}`. Is another way better? `{advise}`.");
+    format!("{}\n{told}{}", bold(&word(&data["mount_point"])), folded(&plain(&more), 0))
 }
 
 pub fn code(entry: &Entry) -> String {
