@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::Value;
 use trimwise::failure::{Failure, Mistake, Mistakes, argument};
 use trimwise::live::Untrimmed;
@@ -58,43 +58,36 @@ pub fn ask_about(run: &Path, request: &Request, mount: &Path) -> Result<Value, F
 }
 
 /// Untrimmed space in the status of one file system, of any version of the daemon.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(from = "Written")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UntrimmedOf {
     pub waiting: Untrimmed,
     pub left: Untrimmed,
 }
 
-#[derive(Deserialize)]
-struct Written {
-    waiting_bytes: Untrimmed,
-    left_bytes: Untrimmed,
-    mapped: Option<bool>,
-    totals: Slices,
-}
-
-#[derive(Deserialize)]
-struct Slices {
-    slices: Option<u64>,
-}
-
-impl From<Written> for UntrimmedOf {
-    fn from(written: Written) -> Self {
+impl UntrimmedOf {
+    /// Takes what a status says. `mapped` and `slices` are not in every status.
+    pub(crate) fn written(
+        waiting: Untrimmed,
+        left: Untrimmed,
+        mapped: Option<bool>,
+        slices: Option<u64>,
+    ) -> Self {
         const NONE: Untrimmed = Untrimmed::Known(Bytes(0));
-        let Written { waiting_bytes: waiting, left_bytes: left, mapped, totals } = written;
         // Earlier daemons wrote 0 for unknown. Without a map or a slice nothing can have shown that it is 0.
-        let nobody_knows = mapped == Some(false) && totals.slices == Some(0);
+        let nobody_knows = mapped == Some(false) && slices == Some(0);
         match (waiting, left) {
             (NONE, NONE) if nobody_knows => Self { waiting: Untrimmed::Unknown, left: Untrimmed::Unknown },
             _ => Self { waiting, left },
         }
     }
-}
 
-impl UntrimmedOf {
-    /// Reads it from a file system's `status`. What cannot be read is unknown.
+    /// Reads it from a file system's `status`. What is no number is unknown.
     pub fn status(status: &Value) -> Self {
-        Self::deserialize(status).unwrap_or(Self { waiting: Untrimmed::Unknown, left: Untrimmed::Unknown })
+        let bytes = |key: &str| {
+            status[key].as_u64().map_or(Untrimmed::Unknown, |bytes| Untrimmed::Known(Bytes(bytes)))
+        };
+        let (mapped, slices) = (status["mapped"].as_bool(), status["totals"]["slices"].as_u64());
+        Self::written(bytes("waiting_bytes"), bytes("left_bytes"), mapped, slices)
     }
 }
 

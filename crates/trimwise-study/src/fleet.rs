@@ -119,8 +119,9 @@ struct Live {
     policy: String,
     used_bytes: u64,
     total_bytes: u64,
-    #[serde(flatten)]
-    untrimmed: UntrimmedOf,
+    waiting_bytes: Untrimmed,
+    left_bytes: Untrimmed,
+    mapped: Option<bool>,
     online: bool,
     trouble: bool,
     why: String,
@@ -131,6 +132,7 @@ struct Live {
 struct Totals {
     trimmed_bytes: u64,
     counted_bytes: u64,
+    slices: Option<u64>,
 }
 
 /// The parts of `trimwise doctor --json` that a fleet needs.
@@ -330,7 +332,9 @@ impl Fleet {
             if live.trouble {
                 trouble(Code::DaemonTrouble, &live.why);
             }
-            let Totals { trimmed_bytes, counted_bytes } = live.totals;
+            let Totals { trimmed_bytes, counted_bytes, slices } = live.totals;
+            let UntrimmedOf { waiting, left } =
+                UntrimmedOf::written(live.waiting_bytes, live.left_bytes, live.mapped, slices);
             if trimmed_bytes > 0 && counted_bytes == 0 && !status.dry_run {
                 let trimmed = Bytes(trimmed_bytes);
                 let what = format!("slices trimmed {trimmed}, but the device counted no discard meanwhile");
@@ -345,7 +349,7 @@ impl Fleet {
                 used_bytes: live.used_bytes,
                 stale_bytes: match live.online {
                     true => Untrimmed::Unknown,
-                    false => live.untrimmed.waiting + live.untrimmed.left,
+                    false => waiting + left,
                 },
                 online: live.online,
                 trimmed_bytes,

@@ -306,6 +306,37 @@ mod tests {
         assert!(text.contains("/s7: not managed: mounted read-only.") && !text.contains("/s8"), "{text}");
     }
 
+    /// It said "~0 B", and would have added up known and unknown.
+    #[test]
+    fn regression_untrimmed_space_that_nobody_has_read_is_unknown() {
+        let one = |i: usize, bytes: Value, mapped: bool| {
+            serde_json::json!({"mount_point": format!("/m{i}"), "problem": null, "status": {
+                "policy": "batch:1d", "trend": "steady", "reason": {"code": "policy"}, "mapped": mapped,
+                "why": "It rests.", "used_bytes": i, "total_bytes": 1000, "waiting_bytes": bytes, "left_bytes": bytes,
+                "totals": {"slices": 0, "trimmed_bytes": 0}, "last": null}})
+        };
+        let row = |file_systems: Vec<Value>, name: &str| {
+            let text = status(&serde_json::json!({ "file_systems": file_systems }), Show::Groups);
+            let row = text.lines().find(|line| line.starts_with(&format!("{name} "))).unwrap();
+            row.split("  ")
+                .filter(|word| !word.is_empty())
+                .map(|word| word.trim().to_owned())
+                .collect::<Vec<_>>()
+        };
+        for (bytes, mapped, shown) in [
+            (Value::Null, false, "unknown"),
+            (0.into(), false, "unknown"), // as earlier daemons wrote it
+            (0.into(), true, "0 B"),
+            (4096.into(), false, "~4 KiB"),
+        ] {
+            assert_eq!(row(vec![one(1, bytes, mapped)], "/m1")[4..6], [shown, shown]);
+        }
+        let known = (0..20).map(|i| one(i, 4096.into(), true));
+        let all: Vec<Value> = known.chain((20..40).map(|i| one(i, Value::Null, true))).collect();
+        assert_eq!(row(all.clone(), "/m0 + 19")[4..6], ["80 KiB", "80 KiB"]);
+        assert_eq!(row(all, "/m20 + 19")[4..6], ["unknown", "unknown"]);
+    }
+
     #[test]
     fn times_are_told_in_one_unit() {
         assert_eq!(

@@ -28,16 +28,14 @@ pub fn fleet(fleet: &Fleet, all: bool) -> String {
     let unknown = |is_online: bool| {
         let is_unknown = |one: &&FileSystem| one.stale_bytes == Untrimmed::Unknown && one.online == is_online;
         match fleet.file_systems.iter().filter(is_unknown).count() as u64 {
-            0 => None,
-            n if is_online => Some(format!("on {}, mounted with `discard`", counted(n, "file system"))),
-            n => Some(format!("on {}, where trimwised has not read it yet", counted(n, "file system"))),
+            0 => String::new(),
+            n if is_online => {
+                format!(" On {}, mounted with `discard`, it is unknown.", counted(n, "file system"))
+            }
+            n => format!(" On {}, trimwised has not read it yet.", counted(n, "file system")),
         }
     };
-    let unknown: Vec<String> = [unknown(true), unknown(false)].into_iter().flatten().collect();
-    let unknown = match &unknown[..] {
-        [] => String::new(),
-        places => format!(" Unknown {}.", places.join("; ")),
-    };
+    let unknown = [unknown(true), unknown(false)].concat();
     text += &folded(
         &format!(
             "{} with {}{versions}. Stale space: {stale}.{unknown}",
