@@ -241,10 +241,10 @@ fn regression_untrimmed_space_that_nobody_has_read_is_shown_as_unknown() {
     let folder = tempfile::tempdir().unwrap();
     let metrics = folder.path().join("m.prom");
     let config = format!(
-        "metrics-file = {metrics:?}\n{}{}{}",
+        "metrics-file = {metrics:?}\n{}\n[mount.{:?}]\npolicy = \"batch:1d\"\n[mount.{:?}]\n",
         table(&ext4.point, ""),
-        table(&xfs.point, "policy = \"batch:1d\""),
-        table(&btrfs.point, "")
+        xfs.point,
+        btrfs.point
     );
     let mut daemon = Daemon::started(program.to_str().unwrap(), &config);
     let run = daemon.run().to_str().unwrap().to_owned();
