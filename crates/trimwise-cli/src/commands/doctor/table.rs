@@ -12,7 +12,7 @@ pub fn render(found: &DoctorReport) -> String {
     let report = &found.report;
     let trimmers = if report.trimmers.is_empty() { "none".to_owned() } else { report.trimmers.join(", ") };
     let kernel = if report.kernel.is_empty() { "of unknown version" } else { &report.kernel };
-    let mut text = plain(&format!("Linux {kernel}; trims at intervals: {trimmers}")) + "\n";
+    let mut text = folded(&plain(&format!("Linux {kernel}; trims at intervals: {trimmers}")), 0);
     text += &findings(&report.findings, "remedy");
     for (one, conclusion) in report.file_systems.iter().zip(&found.conclusions) {
         text += &file_system(one);
