@@ -5,3 +5,4 @@ pub const DEFAULT_RUN: &str = "/run/trimwise";
 
 pub mod config;
 pub mod control;
+pub mod running;

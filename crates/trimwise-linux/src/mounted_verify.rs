@@ -48,7 +48,7 @@ const TRIMS: u32 = 3;
 const REST: Duration = Duration::from_millis(300);
 
 /// File systems with a FIEMAP that does not return addresses on a device.
-const LOGICAL: [&str; 4] = ["btrfs", "zfs", "bcachefs", "overlay"];
+pub(crate) const LOGICAL: [&str; 4] = ["btrfs", "zfs", "bcachefs", "overlay"];
 
 struct Open {
     device: BlockDevice,

@@ -1,8 +1,10 @@
 //! The command that repeats a result, as a user would type it.
 
 use std::fmt::Display;
+use std::path::Path;
 
 pub(crate) use trimwise_linux::text::quoted;
+use trimwise_linux::text::quoted_path;
 
 /// A command line under construction. Words are quoted for a POSIX shell where necessary.
 #[derive(Clone, Debug)]
@@ -16,6 +18,12 @@ impl CommandText {
     pub fn argument(&mut self, word: impl Display) {
         self.0.push(' ');
         self.0.push_str(&quoted(&word.to_string()));
+    }
+
+    /// Adds a path, which need not be UTF-8.
+    pub fn path(&mut self, path: &Path) {
+        self.0.push(' ');
+        self.0.push_str(&quoted_path(path));
     }
 
     pub fn option(&mut self, option: &str, value: impl Display) {

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde_json::Value;
 use trimwise::failure::{Failure, Mistake, Mistakes, argument};
+use trimwise::live::Untrimmed;
+use trimwise::units::Bytes;
 use trimwise_linux::daemon::config::{Config, ConfigError, ConfigErrors, group_number};
 use trimwise_linux::daemon::control::{Client, ClientError, Request};
 use trimwise_linux::host_root::HostRoot;
@@ -53,6 +55,40 @@ pub fn ask_about(run: &Path, request: &Request, mount: &Path) -> Result<Value, F
         answer.insert("conclusion".to_owned(), conclusion);
     }
     Ok(answer)
+}
+
+/// Untrimmed space in the status of one file system, of any version of the daemon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UntrimmedOf {
+    pub waiting: Untrimmed,
+    pub left: Untrimmed,
+}
+
+impl UntrimmedOf {
+    /// Takes what a status says. `mapped` and `slices` are not in every status.
+    pub(crate) fn written(
+        waiting: Untrimmed,
+        left: Untrimmed,
+        mapped: Option<bool>,
+        slices: Option<u64>,
+    ) -> Self {
+        const NONE: Untrimmed = Untrimmed::Known(Bytes(0));
+        // Earlier daemons wrote 0 for unknown. Without a map or a slice nothing can have shown that it is 0.
+        let nobody_knows = mapped == Some(false) && slices == Some(0);
+        match (waiting, left) {
+            (NONE, NONE) if nobody_knows => Self { waiting: Untrimmed::Unknown, left: Untrimmed::Unknown },
+            _ => Self { waiting, left },
+        }
+    }
+
+    /// Reads it from a file system's `status`. What is no number is unknown.
+    pub fn status(status: &Value) -> Self {
+        let bytes = |key: &str| {
+            status[key].as_u64().map_or(Untrimmed::Unknown, |bytes| Untrimmed::Known(Bytes(bytes)))
+        };
+        let (mapped, slices) = (status["mapped"].as_bool(), status["totals"]["slices"].as_u64());
+        Self::written(bytes("waiting_bytes"), bytes("left_bytes"), mapped, slices)
+    }
 }
 
 #[derive(Debug, Serialize)]

@@ -8,11 +8,13 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use trimwise::failure::{Failure, Mistake, argument};
+use trimwise::live::Untrimmed;
 use trimwise::units::Bytes;
 use trimwise_linux::code::{Code, named};
 use trimwise_linux::files::read_input;
 
 use crate::SCHEMA;
+use crate::daemon::UntrimmedOf;
 use trimwise::numbers::counted;
 
 /// For comparison, 2,000 file systems take 3 MB.
@@ -48,9 +50,11 @@ pub struct FileSystem {
     pub policy: String,
     pub size_bytes: u64,
     pub used_bytes: u64,
-    /// Free space not trimmed since it was freed, as far as the daemon knows. `None` where the kernel itself discards
-    /// (mount option `discard`), since nobody counts that.
-    pub stale_bytes: Option<u64>,
+    /// Free space not trimmed since it was freed. Unknown until the daemon has read it, and where the kernel itself
+    /// discards, since nobody counts that.
+    pub stale_bytes: Untrimmed,
+    /// The kernel itself discards (mount option `discard`).
+    pub online: bool,
     /// Trimmed by slices since the daemon started.
     pub trimmed_bytes: u64,
 }
@@ -115,8 +119,9 @@ struct Live {
     policy: String,
     used_bytes: u64,
     total_bytes: u64,
-    waiting_bytes: u64,
-    left_bytes: u64,
+    waiting_bytes: Untrimmed,
+    left_bytes: Untrimmed,
+    mapped: Option<bool>,
     online: bool,
     trouble: bool,
     why: String,
@@ -127,6 +132,7 @@ struct Live {
 struct Totals {
     trimmed_bytes: u64,
     counted_bytes: u64,
+    slices: Option<u64>,
 }
 
 /// The parts of `trimwise doctor --json` that a fleet needs.
@@ -326,7 +332,9 @@ impl Fleet {
             if live.trouble {
                 trouble(Code::DaemonTrouble, &live.why);
             }
-            let Totals { trimmed_bytes, counted_bytes } = live.totals;
+            let Totals { trimmed_bytes, counted_bytes, slices } = live.totals;
+            let UntrimmedOf { waiting, left } =
+                UntrimmedOf::written(live.waiting_bytes, live.left_bytes, live.mapped, slices);
             if trimmed_bytes > 0 && counted_bytes == 0 && !status.dry_run {
                 let trimmed = Bytes(trimmed_bytes);
                 let what = format!("slices trimmed {trimmed}, but the device counted no discard meanwhile");
@@ -339,7 +347,11 @@ impl Fleet {
                 policy: live.policy,
                 size_bytes: live.total_bytes,
                 used_bytes: live.used_bytes,
-                stale_bytes: (!live.online).then(|| live.waiting_bytes.saturating_add(live.left_bytes)),
+                stale_bytes: match live.online {
+                    true => Untrimmed::Unknown,
+                    false => waiting + left,
+                },
+                online: live.online,
                 trimmed_bytes,
             });
         }
@@ -408,13 +420,14 @@ impl Fleet {
         (!self.unusable.is_empty()).then(|| Failure::run(format!("{files} cannot be used")))
     }
 
-    /// Returns the sum of the known stale bytes, and the number of hosts that have any.
-    pub fn stale(&self) -> (Bytes, usize) {
-        let stale = |one: &&FileSystem| one.stale_bytes.is_some_and(|bytes| bytes > 0);
-        let hosts: BTreeSet<&str> =
-            self.file_systems.iter().filter(stale).map(|one| one.host.as_str()).collect();
-        let sum = self.file_systems.iter().filter_map(|one| one.stale_bytes);
-        (Bytes(sum.fold(0, u64::saturating_add)), hosts.len())
+    /// Returns the sum of what is known to be stale, and the number of hosts that have any. The sum is unknown if that
+    /// of each file system is.
+    pub fn stale(&self) -> (Untrimmed, usize) {
+        let known = || self.file_systems.iter().filter(|one| one.stale_bytes != Untrimmed::Unknown);
+        let stale = known().filter(|one| one.stale_bytes != Untrimmed::Known(Bytes(0)));
+        let hosts: BTreeSet<&str> = stale.map(|one| one.host.as_str()).collect();
+        let sum = known().map(|one| one.stale_bytes).reduce(|sum, one| sum + one);
+        (sum.unwrap_or(Untrimmed::Unknown), hosts.len())
     }
 
     pub fn usual_policy(&self) -> Option<&str> {

@@ -6,7 +6,7 @@ pub mod listen;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use trimwise::live::Status;
+use trimwise::live::{Status, Untrimmed};
 use trimwise_linux::code::Code;
 
 #[derive(Clone)]
@@ -45,13 +45,9 @@ pub fn first_line() -> String {
 
 pub fn render<'a>(whole: &Whole, seen: impl Iterator<Item = Seen<'a>>) -> String {
     type Of = fn(&Status) -> u64;
-    let metrics: [(&str, &str, &str, Of); 19] = [
+    let metrics: [(&str, &str, &str, Of); 17] = [
         ("used_bytes", "gauge", "Bytes in use.", |s| s.used_bytes.0),
         ("size_bytes", "gauge", "Bytes of the file system.", |s| s.total_bytes.0),
-        ("waiting_bytes", "gauge", "Free space waiting to be trimmed, in bytes.", |s| s.waiting_bytes.0),
-        ("left_bytes", "gauge", "Untrimmed free space that the policy leaves alone, in bytes.", |s| {
-            s.left_bytes.0
-        }),
         ("bound_bytes", "gauge", "The most untrimmed free space that judicious allows, in bytes.", |s| {
             s.bound_bytes.0
         }),
@@ -162,6 +158,30 @@ pub fn render<'a>(whole: &Whole, seen: impl Iterator<Item = Seen<'a>>) -> String
             let _ = writeln!(text, "trimwise_{name}{{{labels}}} {}", value(status));
         }
     }
+    type OfUntrimmed = fn(&Status) -> Untrimmed;
+    let untrimmed: [(&str, &str, OfUntrimmed); 2] = [
+        ("waiting_bytes", "Free space waiting to be trimmed, in bytes; absent while unknown.", |s| {
+            s.waiting_bytes
+        }),
+        (
+            "left_bytes",
+            "Untrimmed free space that the policy leaves alone, in bytes; absent while unknown.",
+            |s| s.left_bytes,
+        ),
+    ];
+    for (name, help, of) in untrimmed {
+        head(&mut text, name, "gauge", help);
+        for (labels, bytes) in
+            file_systems().filter_map(|(labels, status)| Some((labels, of(status).known()?)))
+        {
+            let _ = writeln!(text, "trimwise_{name}{{{labels}}} {}", bytes.0);
+        }
+    }
+    let is_known = |status: &Status| (status.waiting_bytes + status.left_bytes).known().is_some();
+    let known = file_systems().filter(|(_, status)| is_known(status)).count();
+    let help = "Mounts of which nobody knows how much free space is untrimmed.";
+    head(&mut text, "untrimmed_unknown_mounts", "gauge", help);
+    let _ = writeln!(text, "trimwise_untrimmed_unknown_mounts {}", all.len() - known);
     head(&mut text, "request_seconds", "gauge", "Mean time of a request to the device.");
     for (labels, status) in file_systems() {
         for (slices, time) in [("no", status.latency_untouched_ns), ("yes", status.latency_touched_ns)] {
@@ -190,6 +210,10 @@ fn label(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+
+    use trimwise::live::{Cut, Facts, LiveHost, Sample, Settings};
+    use trimwise::policy::PolicySpec;
+    use trimwise::units::{Bytes, SimTime};
 
     use super::*;
 
@@ -254,6 +278,49 @@ mod tests {
             [
                 "trimwise_finding{code=\"daemon.config.broken\"} 1",
                 &format!("trimwise_finding{{{of_mount}}} 1")
+            ]
+        );
+    }
+    /// They had the series 0 while no map had been read.
+    #[test]
+    fn regression_untrimmed_space_that_nobody_has_read_has_no_series() {
+        let whole = Whole {
+            uptime_s: 0,
+            is_config_broken: false,
+            is_history_broken: false,
+            is_state_broken: false,
+            log_lines_dropped: 0,
+            codes: Vec::new(),
+        };
+        // `off` reads no map. Without maps all that is free at the start counts.
+        let seen = |mount: &'static str, maps: bool| {
+            let total = Bytes::gib(1);
+            let (toggles, online_is_good) = (false, false);
+            let facts = Facts { total, cut: Cut::Nowhere, maps, toggles, spans_max: 16, online_is_good };
+            let mut live = LiveHost::new(PolicySpec::OFF, facts, Settings::default(), SimTime::ZERO);
+            live.sample(SimTime::ZERO, Sample { total, ..Sample::default() }, &mut Vec::new());
+            Seen {
+                mount: Path::new(mount),
+                device: "/dev/sda",
+                fs_type: "xfs",
+                status: Some(live.status()),
+                has_problem: false,
+                trimmed_at_s: None,
+                looked_at_s: None,
+                codes: Vec::new(),
+            }
+        };
+        let text = render(&whole, [seen("/read", false), seen("/unread", true)].into_iter());
+        let names = ["trimwise_waiting_bytes", "trimwise_left_bytes", "trimwise_untrimmed_unknown_mounts"];
+        let found: Vec<_> =
+            text.lines().filter(|line| names.iter().any(|name| line.starts_with(name))).collect();
+        let labels = "{mountpoint=\"/read\",device=\"/dev/sda\",fstype=\"xfs\"}";
+        assert_eq!(
+            found,
+            [
+                &format!("trimwise_waiting_bytes{labels} 0"),
+                &format!("trimwise_left_bytes{labels} 1073741824"),
+                "trimwise_untrimmed_unknown_mounts 1"
             ]
         );
     }

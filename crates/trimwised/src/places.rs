@@ -10,6 +10,7 @@ use rustix::fs::{FlockOperation, flock};
 use thiserror::Error;
 
 use trimwise_linux::daemon::config::DEFAULT_FILE;
+use trimwise_linux::daemon::running::RUN_LOCK;
 use trimwise_linux::host_root::HostRoot;
 
 #[derive(Clone, Debug)]
@@ -60,7 +61,7 @@ impl Places {
     /// Returns the path of the lock of the run folder. Its name differs from the other lock's, since both folders can
     /// be the same.
     pub(crate) fn run_lock(&self) -> PathBuf {
-        self.run.join("run.lock")
+        self.run.join(RUN_LOCK)
     }
 
     /// Creates the run folder and takes its lock: two daemons with one run folder would replace each other's sockets.

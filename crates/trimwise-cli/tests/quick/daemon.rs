@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use trimwise_testing::fake_host::{GIB, Host};
+
 use crate::common::{refused, said, text, trimwise};
 
 #[test]
@@ -130,4 +132,28 @@ fn the_doctor_says_what_is_wrong_with_exit_code_1() {
         &trimwise(&["doctor", "/srv", "--host-root", root]),
         &["/srv: no file system", "such as /media"],
     );
+}
+
+/// It offered `verify dir:PATH` also where that refuses: on btrfs, and above dm-crypt.
+#[test]
+fn regression_the_doctor_offers_verify_only_where_it_works() {
+    const OFFERED: &str = "whether TRIMs reach the disk (`trimwise verify dir:/srv`).";
+    const NOT: &str = "`trimwise verify` cannot see that below any of these";
+    for (fs_type, is_encrypted, words) in
+        [("ext4", false, OFFERED), ("xfs", false, OFFERED), ("btrfs", false, NOT), ("ext4", true, NOT)]
+    {
+        let device = if is_encrypted { "253:0" } else { "8:0" };
+        let host = Host::new(&format!("22 1 {device} / /srv rw - {fs_type} /dev/sda rw,discard\n"));
+        host.device("pci0/host0/target0/block/sda", "8:0", GIB);
+        if is_encrypted {
+            host.device("virtual/block/dm-0", "253:0", GIB);
+            host.file("sys/devices/virtual/block/dm-0/dm/uuid", "CRYPT-LUKS2-00-srv");
+            host.file("sys/devices/virtual/block/dm-0/dm/name", "srv");
+            host.slave("virtual/block/dm-0", "pci0/host0/target0/block/sda");
+        }
+        let output = trimwise(&["doctor", "--host-root", host.0.path().to_str().unwrap()]);
+        let shown = text(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(shown.contains(words), "{fs_type}, encrypted: {is_encrypted}: {shown}");
+        assert_eq!(shown.contains("dir:"), words == OFFERED, "{shown}");
+    }
 }

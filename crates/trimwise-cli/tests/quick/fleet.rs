@@ -267,3 +267,49 @@ fn regression_a_folder_that_cannot_be_read_does_not_hide_the_others() {
     assert!(shown.starts_with("1 host with 1 managed file system"), "{shown}");
     assert!(shown.contains("xxx: File name too long"), "{shown}");
 }
+
+/// It said "0 B", "0 %" and "Stale space: 0 B on 0 hosts" of what nobody had read. Earlier daemons wrote 0 for that.
+#[test]
+fn regression_stale_space_that_nobody_has_read_is_unknown() {
+    let dir = tempfile::tempdir().unwrap();
+    let of = |mount: &str, untrimmed: Value, mapped: bool, slices: u64| {
+        let mut one = file_system(mount, "batch:1d", 0, 7);
+        let status = &mut one["status"];
+        (status["waiting_bytes"], status["left_bytes"]) = (untrimmed.clone(), untrimmed);
+        (status["mapped"], status["totals"]["slices"]) = (mapped.into(), slices.into());
+        one
+    };
+    let mut online = of("/online", Value::Null, false, 0);
+    online["status"]["online"] = true.into();
+    let unread = [of("/new", Value::Null, false, 0), of("/old", 0.into(), false, 0), online];
+    write(dir.path(), "web1.json", &status(&unread));
+    let place = dir.path().to_str().unwrap();
+    let shown = unfolded(&trimwise(&["fleet", place]));
+    for words in [
+        "Stale space: unknown. On 1 file system, mounted with `discard`, it is unknown. On 2 file systems, trimwised has \
+         not read it yet.",
+        "web1 /new ext4 batch:1d 100 GiB 50 % unknown - 7 GiB",
+        "web1 /old ext4 batch:1d 100 GiB 50 % unknown - 7 GiB",
+        "web1 /online ext4 batch:1d 100 GiB 50 % online - 7 GiB",
+    ] {
+        assert!(shown.contains(words), "'{words}' is not in {shown}");
+    }
+    // A map, or a walk without one, has shown that all is trimmed.
+    let read =
+        [of("/map", 0.into(), true, 0), of("/walk", 0.into(), false, 3), of("/more", GIB.into(), false, 0)];
+    write(dir.path(), "web2.json", &status(&read));
+    let shown = unfolded(&trimwise(&["fleet", place]));
+    assert!(shown.contains("Stale space: 2 GiB on 1 host. On 1 file system, mounted"), "{shown}");
+    let json: Value = serde_json::from_slice(&trimwise(&["fleet", place, "--json", "-"]).stdout).unwrap();
+    let stale = |one: &Value| (one["mount_point"].as_str().unwrap().to_owned(), one["stale_bytes"].clone());
+    let stale: Vec<_> = json["file_systems"].as_array().unwrap().iter().map(stale).collect();
+    let expected = [
+        ("/new", Value::Null),
+        ("/old", Value::Null),
+        ("/online", Value::Null),
+        ("/map", 0.into()),
+        ("/more", (2 * GIB).into()),
+        ("/walk", 0.into()),
+    ];
+    assert_eq!(stale, expected.map(|(mount, bytes)| (mount.to_owned(), bytes)));
+}

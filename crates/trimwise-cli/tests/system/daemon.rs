@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use trimwise_testing::daemon::{Daemon, table};
 use trimwise_testing::loops::{Loop, can_run, sh};
-use trimwise_testing::trimwised;
+use trimwise_testing::{in_time, trimwised};
 
-use crate::common::{refused, said, text, trimwise};
+use crate::common::{command_in, refused, said, text, trimwise};
 
 const MIB: u64 = 1 << 20;
 const NOBODY: u32 = 65_534;
@@ -226,4 +226,109 @@ fn many_hosts_are_watched_with_prometheus_and_the_fleet_command() {
     said(&trimwise(&["status", "--run", run.to_str().unwrap(), "--json", status.to_str().unwrap()]), &[]);
     let fleet = trimwise(&["fleet", status.to_str().unwrap()]);
     said(&fleet, &["1 host with 1 managed file system", "All follow judicious.", "here "]);
+}
+
+/// Until the first map, which comes with the first sweep, nobody knows what XFS has untrimmed, nor what btrfs has that
+/// the kernel trims.
+#[test]
+fn regression_untrimmed_space_that_nobody_has_read_is_shown_as_unknown() {
+    let programs = ["mkfs.ext4", "mkfs.xfs", "mkfs.btrfs"];
+    let Some(program) = trimwised().filter(|_| can_run(&programs)) else { return };
+    let [ext4, xfs] = [Loop::ext4(400 * MIB), Loop::xfs(400 * MIB)];
+    let btrfs = Loop::new(400 * MIB, &["mkfs.btrfs", "-q", "-K"]);
+    // Online discard of a loop device, whether it is a default or not.
+    sh("mount", &["-o", "remount,discard=async", btrfs.point.to_str().unwrap()]);
+    let folder = tempfile::tempdir().unwrap();
+    let metrics = folder.path().join("m.prom");
+    let config = format!(
+        "metrics-file = {metrics:?}\n{}\n[mount.{:?}]\npolicy = \"batch:1d\"\n[mount.{:?}]\n",
+        table(&ext4.point, ""),
+        xfs.point,
+        btrfs.point
+    );
+    let mut daemon = Daemon::started(program.to_str().unwrap(), &config);
+    let run = daemon.run().to_str().unwrap().to_owned();
+    let talk = |arguments: &[&str]| text(&trimwise(&[arguments, &["--run", &run]].concat()).stdout);
+    daemon.wait_until(&ext4.point, "read", |status| status["mapped"] == true);
+    for disk in [&xfs, &btrfs] {
+        let status = daemon.wait_until(&disk.point, "seen", serde_json::Value::is_object);
+        let bytes = (&status["waiting_bytes"], &status["left_bytes"]);
+        assert_eq!(bytes, (&serde_json::Value::Null, &serde_json::Value::Null), "{status:#}");
+        let shown = talk(&["status", disk.point.to_str().unwrap()]);
+        assert!(shown.contains("  unknown  unknown  ") && !shown.contains("~0 B"), "{shown}");
+        let explained = talk(&["explain", disk.point.to_str().unwrap()]);
+        assert!(explained.contains("It is not known how much"), "{explained}");
+    }
+    let host = folder.path().join("host.json");
+    talk(&["status", "--json", host.to_str().unwrap()]);
+    let fleet = text(&trimwise(&["fleet", host.to_str().unwrap()]).stdout);
+    // The folder's name is long, so the table is in two parts.
+    let row = |disk: &Loop| {
+        let parts = fleet.lines().filter(|line| line.contains(&format!("{}  ", disk.point.display())));
+        parts.flat_map(str::split_whitespace).collect::<Vec<_>>().join(" ")
+    };
+    assert!(row(&xfs).contains(" unknown ") && row(&xfs).contains(" - "), "{fleet}");
+    assert!(row(&btrfs).contains(" online ") && row(&btrfs).contains(" - "), "{fleet}");
+    assert!(!row(&ext4).contains(" unknown ") && !row(&ext4).contains(" - "), "{fleet}");
+    let metrics = in_time(|| match fs::read_to_string(&metrics) {
+        Ok(text) if text.contains("trimwise_untrimmed_unknown_mounts 2\n") => Ok(text),
+        other => Err(format!("{other:?}")),
+    });
+    let series =
+        metrics.lines().filter(|line| line.starts_with("trimwise_waiting_bytes{")).collect::<Vec<_>>();
+    assert!(matches!(series[..], [one] if one.contains("fstype=\"ext4\"")), "{series:?}");
+    daemon.end();
+}
+
+/// It said "nothing trims it today" of what the daemon had just trimmed: the folder was looked for below `/`, and
+/// without `--run` no daemon was found.
+#[test]
+fn regression_conclusions_know_a_daemon_whose_run_folder_is_elsewhere() {
+    let Some(program) = trimwised().filter(|_| can_run(&["mkfs.ext4"])) else { return };
+    let disk = Loop::ext4(400 * MIB);
+    let point = disk.point.to_str().unwrap();
+    let mut daemon = Daemon::started(program.to_str().unwrap(), &table(&disk.point, ""));
+    daemon.wait_until_trimmed(&disk.point);
+    let run = daemon.run();
+    let folder = run.parent().unwrap();
+    let in_folder = |line: &str| command_in(folder, line).output().unwrap();
+    for line in [
+        format!("doctor {point} --run run"),
+        format!("doctor {point} --run ../{}/run", folder.file_name().unwrap().to_str().unwrap()),
+        format!("doctor {point} --run {}", run.display()),
+        format!("doctor {point}"),
+    ] {
+        let output = in_folder(&format!("{line} --json -"));
+        let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let one = &found["file_systems"][0]["at_intervals"][0];
+        assert_eq!(
+            (&one["name"], &one["policy"]),
+            (&"trimwised".into(), &"trimwised".into()),
+            "{line}: {found:#}"
+        );
+        let shown = text(&in_folder(&line).stdout);
+        assert!(!shown.contains("nothing trims it"), "{line}: {shown}");
+    }
+    for command in ["status", "explain"] {
+        let output = in_folder(&format!("{command} {point} --run run --json -"));
+        let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(found["conclusion"]["today"], "trimwised", "{found:#}");
+    }
+    let shown = text(&in_folder(&format!("status {point} --run run")).stdout);
+    assert!(!shown.contains("nothing trims it"), "{shown}");
+    refused(1, &in_folder(&format!("explain {point}")), &["elsewhere", run.to_str().unwrap()]);
+    // The conclusion is in the JSON of these, but no news in their text.
+    for line in [format!("explain {point} --run run"), format!("trim {point} --dry-run")] {
+        let found: serde_json::Value =
+            serde_json::from_slice(&in_folder(&format!("{line} --json -")).stdout).unwrap();
+        let head = found["conclusion"]["head"][0].as_str().unwrap();
+        let shown = text(&in_folder(&line).stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(!shown.is_empty() && !shown.contains(head), "{line}: {shown}");
+        assert_eq!(
+            shown.contains(&format!("`trimwise advise --here {point}`")),
+            line.starts_with("explain"),
+            "{shown}"
+        );
+    }
+    daemon.end();
 }

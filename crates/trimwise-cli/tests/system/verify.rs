@@ -41,3 +41,21 @@ fn trim_arrives_below_ext4_and_nothing_is_left_behind() {
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("the test writes 80 MiB and must leave as much free"));
 }
+
+/// `doctor` offered the command that `verify` refuses on btrfs.
+#[test]
+fn regression_the_doctor_offers_verify_only_where_it_works() {
+    if !can_run(&["mkfs.ext4", "mkfs.btrfs"]) {
+        return;
+    }
+    for (disk, is_offered) in
+        [(Loop::ext4(100 * MIB), true), (Loop::new(150 * MIB, &["mkfs.btrfs", "-q", "-K"]), false)]
+    {
+        let mut doctor = Command::new(env!("CARGO_BIN_EXE_trimwise"));
+        doctor.arg("doctor").arg(&disk.point).env("NO_COLOR", "1").stdin(Stdio::null());
+        let shown = text(&doctor.output().unwrap().stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+        let target = format!("dir:{}", disk.point.display());
+        assert_eq!(shown.contains(&format!("trimwise verify {target}")), is_offered, "{shown}");
+        assert_eq!(verify(&target, &["--size", "8MiB"]).status.success(), is_offered);
+    }
+}

@@ -30,6 +30,7 @@ use crate::code::Code;
 use crate::here::{self, Drive};
 use crate::host_root::HostRoot;
 use crate::mount::{Mount, discard_in, mounts};
+use crate::mounted_verify::LOGICAL;
 use crate::path_error::PathError;
 use crate::systemd;
 use crate::text::{is_unprintable, quoted};
@@ -105,6 +106,10 @@ pub struct Diagnosis {
     /// True if nothing on this host may trim it, as in a container. What the container's host does is unknown.
     #[serde(skip)]
     pub is_host_s: bool,
+    /// True if `verify dir:` can read below it what a drive holds: TRIM passes, a file's blocks are at known places,
+    /// and nothing encrypts them.
+    #[serde(skip)]
+    pub is_verifiable: bool,
 }
 
 /// The doctor's report on a host.
@@ -359,6 +364,9 @@ impl Surroundings<'_> {
             findings,
             drives: here::drives(self.root, self.mounts, mount),
             is_host_s: self.is_forbidden,
+            is_verifiable: passes == Some(true)
+                && !LOGICAL.contains(&mount.fs_type.as_str())
+                && !graph.nodes.iter().any(|node| matches!(node.kind, Kind::Crypt(..))),
         };
         (diagnosis, not_checked)
     }

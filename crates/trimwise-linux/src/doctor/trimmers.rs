@@ -10,6 +10,7 @@ use trimwise::units::SimDuration;
 
 use super::calls::{Call, Listing};
 use crate::daemon::control::{Client, ClientError, Request};
+use crate::daemon::running::{Running, running_elsewhere};
 use crate::fstab;
 use crate::host_root::HostRoot;
 use crate::mount::Mount;
@@ -71,6 +72,8 @@ pub(crate) struct Trimmers<'a> {
     listing: Listing<'a>,
     /// Status reported by the daemon; `None` if none is running or it refuses this user.
     status: Option<Value>,
+    /// Statuses of daemons with other run folders. They count only where they trim.
+    statuses_elsewhere: Vec<Value>,
     /// True if the daemon is running or enabled.
     has_daemon: bool,
     /// True if the daemon's unit is enabled but the daemon is not running.
@@ -88,13 +91,22 @@ pub fn trimmers<'a>(root: &'a HostRoot, run: &Path, mounts: &'a [Mount], is_cont
     // Timers of single mounts are reported with their mounts.
     let is_general = |job: &&Job| !job.name.contains('@');
     let mut names: Vec<String> = jobs.iter().filter(is_general).map(|job| job.name.clone()).collect();
-    let asked = Client::connect(&root.path(run)).and_then(|mut client| client.ask(&Request::Status));
+    // A relative folder is the user's, not the root's. In a container, paths are the host's.
+    let run = if root.is_own() { run.to_owned() } else { root.path(run) };
+    let ask = |run: &Path| Client::connect(run).and_then(|mut client| client.ask(&Request::Status));
+    let asked = ask(&run);
+    let mut elsewhere = running_elsewhere(root, &run);
     let is_enabled = enabled("multi-user.target").iter().any(|unit| unit == "trimwised.service");
     // A killed daemon leaves a socket that nothing listens on.
     let is_there = !matches!(asked, Err(ClientError::None { .. }));
+    // One whose folder this user may not see may be the one that is there.
+    elsewhere.retain(|one| one.run.is_some() || !is_there);
     if is_enabled || is_there {
         names.push(TRIMWISED.to_owned());
     }
+    names.extend(elsewhere.iter().map(Running::to_string));
+    let of_others = elsewhere.iter().map(|one| ask(&root.path(one.run.as_ref()?)).ok());
+    let of_others: Vec<Option<Value>> = of_others.collect();
     let cron = of_cron(root, is_running);
     names.extend(cron.iter().map(|job| job.name.clone()));
     jobs.extend(cron);
@@ -104,7 +116,9 @@ pub fn trimmers<'a>(root: &'a HostRoot, run: &Path, mounts: &'a [Mount], is_cont
         root,
         listing: Listing::of(root, mounts),
         status: asked.ok(),
-        has_daemon: is_enabled || is_there,
+        // Like the daemon that refuses this user, one that cannot be asked is taken to trim everything.
+        has_daemon: is_enabled || is_there || of_others.contains(&None),
+        statuses_elsewhere: of_others.into_iter().flatten().collect(),
         is_daemon_missing: is_enabled && !is_there && root.is_own(),
     }
 }
@@ -141,10 +155,11 @@ impl Trimmers<'_> {
                 add(&job.name, why, job.every.map(sweep), heeds_fstab);
             }
         }
-        if self.has_daemon {
+        let status = self.status_on(same);
+        if self.has_daemon || status.is_some() {
             let is_spared = fstab::is_spared(&self.listing.entries_of(same));
             let why = is_spared.then(|| WhyNot::Other(format!("{} in /etc/fstab", super::NO_TRIM)));
-            let why = why.or_else(|| self.status.as_ref().and_then(|status| why_not_by_daemon(status, same)));
+            let why = why.or_else(|| status.and_then(|status| why_not_by_daemon(status, same)));
             add(TRIMWISED, why, self.policy_of_daemon(same), true);
         }
         // In the order of `names`; timers of single mounts come last.
@@ -153,8 +168,15 @@ impl Trimmers<'_> {
     }
 
     fn policy_of_daemon(&self, mounts: &[&Mount]) -> Option<PolicyId> {
-        let live = &managed(self.status.as_ref()?, mounts)?["status"];
+        let live = &managed(self.status_on(mounts)?, mounts)?["status"];
         Some(Trimmer::Daemon(live["policy"].as_str()?.parse().ok()?).into())
+    }
+
+    /// Returns the status of the daemon elsewhere that trims the file system with these mounts, or that of the daemon
+    /// here.
+    fn status_on(&self, mounts: &[&Mount]) -> Option<&Value> {
+        let trims = |status: &&Value| why_not_by_daemon(status, mounts).is_none();
+        self.statuses_elsewhere.iter().find(trims).or(self.status.as_ref())
     }
 }
 
@@ -349,6 +371,7 @@ fn why_not_by_daemon(status: &Value, mounts: &[&Mount]) -> Option<WhyNot> {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::io::{self, BufRead as _, Write as _};
     use std::os::unix::fs::PermissionsExt as _;
     use std::os::unix::net::UnixListener;
 
@@ -530,8 +553,16 @@ mod tests {
             let case = format!("{jobs:?}, {status:?}");
             let has_daemon = status.is_some();
             let listing = Listing::of(&root, &mounts);
-            let found =
-                Trimmers { names, jobs, root: &root, listing, status, has_daemon, is_daemon_missing: false };
+            let found = Trimmers {
+                names,
+                jobs,
+                root: &root,
+                listing,
+                status,
+                has_daemon,
+                is_daemon_missing: false,
+                statuses_elsewhere: Vec::new(),
+            };
             let (found, left_out) = found.of(&[&mounts[0], &mounts[1]]);
             let found = found.iter().map(|one| {
                 let heeds = if one.heeds_fstab { ", by fstab" } else { "" };
@@ -585,6 +616,40 @@ mod tests {
             );
             assert!(!found.is_daemon_missing, "it cannot be told of a host in a folder: {files:?}");
         }
+    }
+
+    /// With another run folder than the one asked for, "nothing trims it today" stood about what it had just trimmed.
+    #[test]
+    fn regression_a_daemon_elsewhere_is_found_by_its_lock_and_counts_where_it_trims() {
+        let mounts = [mount(8, "/srv"), mount(9, "/home")];
+        let host = Host::new("");
+        host.file("proc/locks", "1: FLOCK  ADVISORY  WRITE 41 fe:00:1 0 EOF\n");
+        host.file("proc/41/comm", "trimwised\n");
+        host.file("srv/run/run.lock", "41\n");
+        let root = HostRoot::new(host.0.path());
+        fs::create_dir(root.path("proc/41/fd")).unwrap();
+        std::os::unix::fs::symlink("/srv/run/run.lock", root.path("proc/41/fd/3")).unwrap();
+        let listener = UnixListener::bind(root.path("srv/run/control.sock")).unwrap();
+        std::thread::spawn(move || {
+            let status =
+                json!({ "file_systems": [{ "mount_point": "/srv", "status": { "policy": "lazy" } }] });
+            let answer = json!({ "version": 1, "error": null, "data": status });
+            let (mut stream, _) = listener.accept().unwrap();
+            io::BufReader::new(&stream).read_line(&mut String::new()).unwrap();
+            writeln!(stream, "{answer}").unwrap();
+        });
+        let found = trimmers(&root, Path::new("/run/trimwise"), &mounts, false);
+        assert_eq!(found.names, ["trimwised --run /srv/run"]);
+        let (coming, others) = found.of(&[&mounts[0]]);
+        let coming: Vec<_> =
+            coming.iter().map(|one| (&*one.name, one.policy.clone().unwrap().to_string())).collect();
+        assert_eq!((coming, others), (vec![(TRIMWISED, "trimwised:lazy".to_owned())], vec![]));
+        // What it does not manage is not its business.
+        assert_eq!(found.of(&[&mounts[1]]), (vec![], vec![]));
+        // Without a lock it is gone.
+        host.file("proc/locks", "");
+        let found = trimmers(&root, Path::new("/run/trimwise"), &mounts, false);
+        assert_eq!((found.names.len(), found.of(&[&mounts[0]])), (0, (vec![], vec![])));
     }
 
     #[test]

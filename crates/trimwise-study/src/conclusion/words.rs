@@ -243,10 +243,10 @@ pub(super) fn of_diagnosis(one: &Diagnosis, class: Option<&Conclusion>) -> Vec<S
         }
         (Decision::Untrimmed, Some(policy)) => {
             let command = match policy.spec().and_then(PolicySpec::batch).map(BatchConfig::hours) {
-                Some(168) => "`systemctl enable --now fstrim.timer`".to_owned(),
-                _ => format!("`trimwise advise --here {quoted}` has the command"),
+                Some(168) => " (`systemctl enable --now fstrim.timer`)",
+                _ => "",
             };
-            format!("Nothing trims {point} today. Trim it: {} is enough ({command}).", way(policy))
+            format!("Nothing trims {point} today. Trim it: {} is enough{command}.", way(policy))
         }
         (Decision::Keep, _) => format!("{point} is trimmed well, as far as is known ({today})."),
         _ => format!("No fault was found. Whether another way is better for {point} is open ({today})."),

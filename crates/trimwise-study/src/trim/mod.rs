@@ -181,7 +181,7 @@ fn groups_per_slice(request: &TrimRequest, target: &Target) -> Result<Option<u64
 
 fn command(request: &TrimRequest) -> String {
     let mut command = CommandText::new("trim");
-    command.argument(request.mount.display());
+    command.path(&request.mount);
     if request.dry_run {
         command.argument("--dry-run");
     }

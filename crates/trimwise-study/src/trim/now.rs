@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use serde_json::Value;
 use trimwise::failure::{Failure, Mistake, key};
+use trimwise::live::Untrimmed;
 use trimwise::units::{Bytes, SimDuration};
 use trimwise::words;
 use trimwise_linux::code::Code;
@@ -14,7 +15,7 @@ use trimwise_linux::daemon::control::{Client, Request};
 use trimwise_linux::trim::Target;
 
 use crate::caller::{Caller, OnInterrupt, Progress};
-use crate::daemon::{ask, failed, normal};
+use crate::daemon::{UntrimmedOf, ask, failed, normal};
 use crate::input::expect_mount;
 
 /// Interval between progress requests to the daemon.
@@ -66,8 +67,8 @@ pub struct Waited {
     pub on_virtual_disk: bool,
     pub slices: u64,
     pub slices_failed: u64,
-    /// Bytes still waiting at the end, as far as the daemon knew.
-    pub waiting_bytes: u64,
+    /// Bytes still waiting at the end; `null` if the daemon did not know.
+    pub waiting_bytes: Untrimmed,
 }
 
 impl Waited {
@@ -153,7 +154,7 @@ pub fn wait(mount: &Path, run: &Path, caller: &dyn Caller) -> Result<Waited, Fai
         on_virtual_disk,
         slices: grown(&last, &before, "slices"),
         slices_failed: grown(&last, &before, "slices_failed"),
-        waiting_bytes: number(&last["waiting_bytes"]),
+        waiting_bytes: UntrimmedOf::status(&last).waiting,
     })
 }
 
@@ -189,13 +190,18 @@ fn how_it_ended(status: Option<&Value>) -> Option<(Outcome, Option<String>)> {
 
 fn show(progress: &dyn Progress, status: &Value, before: &Value) {
     let sent = ["trimmed_bytes", "unverified_bytes"].map(|key| grown(status, before, key));
-    let (trimmed, waiting) = (sent[0].saturating_add(sent[1]), number(&status["waiting_bytes"]));
+    let (trimmed, waiting) = (sent[0].saturating_add(sent[1]), UntrimmedOf::status(status).waiting);
     match status["round_permille"].as_u64() {
         // The number of waiting bytes is known for one window only.
         Some(permille) => progress.update(0, permille, 1000),
-        None => progress.update(0, trimmed, trimmed.saturating_add(waiting)),
+        None => {
+            if let Some(waiting) = waiting.known() {
+                progress.update(0, trimmed, trimmed.saturating_add(waiting.0));
+            }
+        }
     }
-    progress.say(format!("{} trimmed, {} waiting", Bytes(trimmed), Bytes(waiting)));
+    let waiting = waiting.known().map_or(String::new(), |waiting| format!(", {waiting} waiting"));
+    progress.say(format!("{} trimmed{waiting}", Bytes(trimmed)));
 }
 
 /// Returns how much a sum has grown since the request.

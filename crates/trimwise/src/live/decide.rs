@@ -94,7 +94,7 @@ impl LiveHost {
             }
         }
         let (near, forced) = (self.is_near_bound(), self.is_forced());
-        if self.waiting().0 == 0 {
+        if self.knowledge.waiting().0 == 0 {
             self.nothing_waits();
         } else if self.is_asked() {
             self.reason = Reason::Asked;
@@ -120,12 +120,12 @@ impl LiveHost {
 
     /// Returns true if untrimmed space exceeds the bound of a policy that has one.
     pub(super) fn is_forced(&self) -> bool {
-        self.is_bounded() && self.waiting() > self.bound()
+        self.is_bounded() && self.knowledge.waiting() > self.bound()
     }
 
     /// Returns true if waiting space is close enough to the bound to act: one map can show much at once.
     fn is_near_bound(&self) -> bool {
-        self.is_bounded() && self.waiting().0 > self.bound().0 / 8 * 7
+        self.is_bounded() && self.knowledge.waiting().0 > self.bound().0 / 8 * 7
     }
 
     /// Shortens the rest if nothing else uses the device, or if waiting space must not wait any longer.
@@ -135,7 +135,7 @@ impl LiveHost {
             self.pace.rest_at_most(REST_ALONE);
         }
         if self.is_near_bound() {
-            let by_bytes = self.waiting().0 / last.bytes.0.max(1);
+            let by_bytes = self.knowledge.waiting().0 / last.bytes.0.max(1);
             let by_extents = self.view().pending_extents / last.extents.max(1);
             let work = last.took * (by_bytes.max(by_extents) + 1);
             let least = if self.is_pressed() { REST_PRESSED } else { REST_FORCED };
@@ -168,7 +168,7 @@ impl LiveHost {
         self.knowledge.trims_despite_online()
             && self.wants_online() == Some(true)
             && self.wishes.backlog
-            && self.waiting().0 > 0
+            && self.knowledge.waiting().0 > 0
             && self.is_due(self.is_forced())
     }
 
@@ -187,7 +187,7 @@ impl LiveHost {
             Next::Trim(slice, covered) => (slice, covered),
             Next::Look(look) => return self.look(look, orders),
             Next::Nothing => {
-                self.reason = Reason::PartsOnly { waiting: self.waiting() };
+                self.reason = Reason::PartsOnly { waiting: self.knowledge.waiting() };
                 return;
             }
         };
@@ -199,7 +199,7 @@ impl LiveHost {
             // A request forgets which space is trimmed, so the bound says nothing about it.
             self.reason = Reason::Asked;
         } else if self.is_forced() {
-            self.reason = Reason::OverBound { untrimmed: self.waiting(), bound: self.bound() };
+            self.reason = Reason::OverBound { untrimmed: self.knowledge.waiting(), bound: self.bound() };
         } else {
             self.reason = Reason::Trimming { bytes: slice.bytes };
         }

@@ -37,7 +37,9 @@ pub(super) struct Estimate {
     next: SimTime,
     next_forced: SimTime,
     walk: Option<Walk>,
-    has_walked: bool,
+    /// The kernel told the device of an unknown part of the free space before the host started, and no walk has covered
+    /// it since.
+    is_unknown: bool,
 }
 
 impl Estimate {
@@ -52,7 +54,7 @@ impl Estimate {
             next: first,
             next_forced: first,
             walk: None,
-            has_walked: false,
+            is_unknown: false,
         }
     }
 
@@ -96,7 +98,7 @@ impl Estimate {
     /// one. Returns true if the walk is over.
     fn go_on(&mut self, now: SimTime) -> bool {
         let Some(walk) = self.walk.take_if(|walk| walk.ahead.is_empty()) else { return false };
-        self.has_walked = true;
+        self.is_unknown = false;
         (self.waiting, self.left) = (walk.freed.min(self.waiting), 0);
         (self.next, self.next_forced) = (now + WHOLE_EVERY, now + WHOLE_EVERY_FORCED);
         true
@@ -116,15 +118,16 @@ impl Knowledge for Estimate {
         Bytes(self.left)
     }
 
-    fn is_unknown(&self, sample: &Sample) -> bool {
-        // The kernel may have told the device of an unknown part of it before the host started.
-        sample.online && !self.has_walked && self.waiting == 0 && self.left == 0
+    fn is_unknown(&self) -> bool {
+        self.is_unknown
     }
 
     fn sampled(&mut self, before: Option<&Sample>, sample: &Sample, _: u64) -> Bytes {
         let free = sample.free().0;
         let Some(before) = before else {
             self.at_most(free);
+            // Unless the user has asked for all of it already.
+            self.is_unknown = sample.online && self.waiting == 0;
             if !sample.online {
                 self.left = free;
             }
@@ -155,7 +158,7 @@ impl Knowledge for Estimate {
     fn ask_for_all(&mut self, sample: &Sample) {
         // Nothing is known of space that was free before the daemon started or before online discard was on. The next
         // walk starts from the beginning.
-        (self.waiting, self.left) = (sample.free().0, 0);
+        (self.waiting, self.left, self.is_unknown) = (sample.free().0, 0, false);
         self.walk = None;
     }
 

@@ -86,7 +86,8 @@ pub(super) trait Knowledge {
         false
     }
 
-    fn is_unknown(&self, sample: &Sample) -> bool;
+    /// Returns true if nothing has shown yet how much free space is untrimmed. The sums are then a lower bound.
+    fn is_unknown(&self) -> bool;
 
     /// Notes a sample, after the one `before`; `None` if it is the first. `reported` bytes were reported as freed since
     /// then. Returns the bytes that the sample shows as freed, if no map will show them.

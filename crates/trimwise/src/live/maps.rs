@@ -160,7 +160,7 @@ impl Knowledge for Maps {
         self.looks.at.is_some()
     }
 
-    fn is_unknown(&self, _: &Sample) -> bool {
+    fn is_unknown(&self) -> bool {
         !self.is_mapped()
     }
 

@@ -32,6 +32,7 @@ mod spans;
 mod status;
 mod toggle;
 mod trouble;
+mod untrimmed;
 mod user;
 
 use self::knowledge::{Knowledge, Moment};
@@ -51,6 +52,7 @@ pub use pace::Pace;
 pub use reason::Reason;
 pub use space::{Cut, FreeSpace, Learned, SPANS_MAX, Slice, WHOLE, keep_longest, spans_each};
 pub use status::{LastSlice, Status, Totals};
+pub use untrimmed::Untrimmed;
 pub use user::Asked;
 
 /// Shortest free extent that the daemon trims by default: at least the mapping unit of most drives, and large enough to
@@ -235,9 +237,9 @@ impl LiveHost {
             used_units: sample.used.units_floor(),
             total_units: sample.total.units_floor(),
             freed_units: self.load.freed.units_floor(),
-            pending_units: self.waiting().units_ceil(),
+            pending_units: self.knowledge.waiting().units_ceil(),
             pending_extents: self.knowledge.waiting_extents(),
-            untrimmed_units: self.left().units_ceil(),
+            untrimmed_units: self.knowledge.left().units_ceil(),
             in_flight: u32::from(self.is_trimming()),
             requests: u32::from(self.load.quiet == SimDuration::ZERO),
             quiet: self.load.quiet,
@@ -277,13 +279,22 @@ impl LiveHost {
         Bytes(self.load.sample.total.0 / 1000 * self.settings.untrimmed_max_permille)
     }
 
-    pub fn waiting(&self) -> Bytes {
-        self.knowledge.waiting()
+    /// Free space that the policy will trim.
+    pub fn waiting(&self) -> Untrimmed {
+        self.unless_unknown(self.knowledge.waiting())
     }
 
     /// Untrimmed free space that the policy leaves alone.
-    pub fn left(&self) -> Bytes {
-        self.knowledge.left()
+    pub fn left(&self) -> Untrimmed {
+        self.unless_unknown(self.knowledge.left())
+    }
+
+    fn unless_unknown(&self, bytes: Bytes) -> Untrimmed {
+        if self.has_seen() && !self.knowledge.is_unknown() {
+            Untrimmed::Known(bytes)
+        } else {
+            Untrimmed::Unknown
+        }
     }
 
     /// Returns true if the host has seen its file system. Until then all of its figures are zero.

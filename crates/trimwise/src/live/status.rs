@@ -1,6 +1,6 @@
 use serde::Serialize;
 
-use super::{Asked, LiveHost, Reason};
+use super::{Asked, LiveHost, Reason, Untrimmed};
 use crate::policy::Explanation;
 use crate::units::{Bytes, SimDuration};
 
@@ -42,9 +42,9 @@ pub struct Status {
     pub total_bytes: Bytes,
     /// `rising`, `falling` or `steady` over the last ten minutes.
     pub trend: &'static str,
-    pub waiting_bytes: Bytes,
+    pub waiting_bytes: Untrimmed,
     /// Untrimmed free space that the policy leaves alone.
-    pub left_bytes: Bytes,
+    pub left_bytes: Untrimmed,
     /// Maximum untrimmed space under `judicious`.
     pub bound_bytes: Bytes,
     /// The waiting and left bytes come from the file system's map. Otherwise they are estimated from utilization.
@@ -173,25 +173,28 @@ impl LiveHost {
 
     fn untrimmed_words(&self) -> String {
         let (waiting, left) = (self.waiting(), self.left());
-        let untrimmed = Bytes(waiting.0.saturating_add(left.0));
-        let is_unknown = self.knowledge.is_unknown(&self.load.sample);
         let once = "run `trimwise trim --now` to trim all free space once";
-        match (is_unknown, self.is_left_to_kernel()) {
-            (true, true) => {
+        match (waiting + left, self.is_left_to_kernel()) {
+            (Untrimmed::Unknown, true) => {
                 format!(
                     "It is not known how much of the earlier free space is untrimmed. trimwised leaves it alone; \
                      {once}."
                 )
             }
-            (true, false) => {
-                "It is not known how much free space is untrimmed: no map has been read.".to_owned()
+            (Untrimmed::Unknown, false) => {
+                let why = if self.facts.maps {
+                    "no map has been read"
+                } else {
+                    "online discard was on when trimwised started"
+                };
+                format!("It is not known how much free space is untrimmed: {why}.")
             }
-            (false, true) if untrimmed.0 == 0 => "All free space is trimmed, as far as known.".to_owned(),
-            (false, true) => format!(
+            (Untrimmed::Known(Bytes(0)), true) => "All free space is trimmed, as far as known.".to_owned(),
+            (untrimmed, true) => format!(
                 "Untrimmed free space, from before online discard or before trimwised started: {untrimmed}, left \
                  alone; {once}."
             ),
-            (false, false) => {
+            (Untrimmed::Known(_), false) => {
                 let basis = if self.knowledge.is_mapped() {
                     "from the file system's own map"
                 } else {
@@ -228,7 +231,7 @@ impl LiveHost {
 
     fn next_words(&self) -> String {
         // A request to trim everything does not wait for a walk to be due.
-        let walk = (self.waiting().0 > 0 && !self.all_is_wanted())
+        let walk = (self.knowledge.waiting().0 > 0 && !self.all_is_wanted())
             .then(|| self.knowledge.next_walk(self.is_forced()))
             .flatten();
         match &self.reason {
@@ -237,12 +240,13 @@ impl LiveHost {
             }
             Reason::Paused => "nothing but reading maps of free space.".to_owned(),
             Reason::Stuck { .. } | Reason::Refused { .. } => "nothing.".to_owned(),
+            _ if !self.policy.needs_trim() && !self.is_asked() => "nothing; the policy is off.".to_owned(),
             _ if walk.is_some_and(|at| at > self.now) => format!(
                 "a walk over all addresses, slice by slice, in {} at the earliest.",
                 time_words(walk.unwrap_or_default().since(self.now))
             ),
-            _ if self.waiting().0 > 0 => {
-                let most = self.waiting().min(self.pace.bytes_max());
+            _ if self.knowledge.waiting().0 > 0 => {
+                let most = self.knowledge.waiting().min(self.pace.bytes_max());
                 format!("a slice of up to {most}, as soon as none of the above prevents it.")
             }
             _ if self.knowledge.is_mapped() => {

@@ -4,7 +4,8 @@ use proptest::prelude::*;
 
 use crate::live_host::{EXT4, FakeHost, GROUP, PIECE, PIECES, Step, XFS, facts, host, step};
 use trimwise::live::{
-    Asked, Cut, Facts, Failed, FreeSpace, Order, Reason, SPANS_MAX, Sample, Settings, WHOLE, keep_longest,
+    Asked, Cut, Facts, Failed, FreeSpace, Order, Reason, SPANS_MAX, Sample, Settings, Untrimmed, WHOLE,
+    keep_longest,
 };
 use trimwise::units::{Bytes, SimDuration, SimTime, Span};
 
@@ -228,7 +229,7 @@ fn set_without_a_toggle_trims_what_was_freed_while_it_was_open() {
     // Far below the low watermark: dropped.
     host.free(0, PIECES);
     host.pass(30);
-    assert!(host.live.left().0 > 0 && host.live.waiting().0 == 0, "{:?}", host.live.explain());
+    assert!(host.left().0 > 0 && host.waiting().0 == 0, "{:?}", host.live.explain());
 }
 
 #[test]
@@ -272,7 +273,7 @@ fn without_maps_a_trim_is_rare_and_the_estimate_is_from_utilization() {
     let slices = host.slices.len();
     host.free(0, 300);
     host.pass(10);
-    assert_eq!(host.live.waiting(), Bytes(300 * PIECE));
+    assert_eq!(host.waiting(), Bytes(300 * PIECE));
     host.pass(86_400);
     assert_eq!(host.slices.len(), slices, "{:?}", host.live.explain());
 }
@@ -436,7 +437,7 @@ fn what_is_freed_during_a_pause_is_told_and_sent_behind_it() {
     host.live.pause(true);
     host.free(0, 600);
     host.pass(900);
-    assert_eq!((host.sent, host.live.waiting()), (sent, Bytes(600 * PIECE)));
+    assert_eq!((host.sent, host.waiting()), (sent, Bytes(600 * PIECE)));
     assert_eq!(host.live.reason(), &Reason::Paused);
     host.live.pause(false);
     host.pass(900);
@@ -513,7 +514,7 @@ fn regression_what_the_device_did_not_count_is_not_booked() {
     host.pass(3600);
     let totals = host.live.totals();
     assert_eq!((totals.trimmed_bytes, host.sent), (0, 0), "{totals:?}");
-    assert_eq!(host.live.waiting(), Bytes(PIECES as u64 * PIECE));
+    assert_eq!(host.waiting(), Bytes(PIECES as u64 * PIECE));
     assert!(host.live.reason().is_trouble() && host.slices.len() < 12, "{:?}", host.live.explain());
     assert!(host.live.explain().join(" ").contains("the device counted 0 B of"), "{:?}", host.live.explain());
     host.drops = false;
@@ -591,7 +592,7 @@ fn churned(mut host: FakeHost, burst: usize, extent: usize, every: u64) -> (u64,
             }
         }
         host.pass(every);
-        assert!(host.live.waiting() <= host.live.bound(), "{:?}", host.live.explain());
+        assert!(host.waiting() <= host.live.bound(), "{:?}", host.live.explain());
     }
     (host.sent * 1000 / (host.sent - host.sent_twice).max(1), host)
 }
@@ -611,7 +612,7 @@ fn regression_asked_for_it_sends_all_that_is_free_whatever_is_believed() {
         let mut host = host("judicious", cut);
         host.allocate(0, 1000);
         host.pass(600);
-        assert_eq!(host.live.waiting(), Bytes(0));
+        assert_eq!(host.waiting(), Bytes(0));
         host.told.fill(false);
         host.live.trim_now();
         assert!(host.pass_while_asked(600));
@@ -649,7 +650,7 @@ fn a_kernel_that_sends_whole_extents_is_noticed_and_sent_twice_as_much_at_most()
     for _ in 0..20 {
         host.free(1900, 100); // next to the large one
         host.pass(900);
-        assert!(host.untrimmed() <= 100 && host.live.waiting() == Bytes(100 * PIECE));
+        assert!(host.untrimmed() <= 100 && host.waiting() == Bytes(100 * PIECE));
         host.allocate(1900, 100);
         host.pass(100);
     }
@@ -659,7 +660,7 @@ fn a_kernel_that_sends_whole_extents_is_noticed_and_sent_twice_as_much_at_most()
     assert_eq!((host.untrimmed(), host.sent - backlog), (0, 1000), "{:?}", host.live.explain());
     host.free(1000, 950);
     host.pass(900);
-    assert!(host.live.waiting() <= host.live.bound(), "the bound goes before: {:?}", host.live.explain());
+    assert!(host.waiting() <= host.live.bound(), "the bound goes before: {:?}", host.live.explain());
 }
 
 /// What comes and goes between two maps is at the same places in both: only utilization shows it.
@@ -722,8 +723,8 @@ proptest! {
         (host.load, host.sample.pressure_permille) = (0, 0);
         host.live.trim_now();
         host.pass(600);
-        prop_assert_eq!(host.live.waiting(), Bytes(0));
-        prop_assert_eq!(host.live.left(), Bytes(0));
+        prop_assert_eq!(host.waiting(), Bytes(0));
+        prop_assert_eq!(host.left(), Bytes(0));
     }
 
     /// Against one flag a piece: what waits is what is free and was never in a slice since it was last in use.
@@ -857,4 +858,65 @@ fn a_kernel_that_sends_whole_extents_is_noticed_by_small_slices_too() {
     assert_eq!(host.untrimmed(), 0, "{:?}", host.live.explain());
     let free = (PIECES - PIECES.div_ceil(11)) as u64;
     assert!(host.sent <= 2 * free, "{} of {free}", host.sent);
+}
+
+/// Until a map is read nobody knows what is untrimmed. Status, explanation and JSON must not say 0 then.
+#[test]
+fn regression_untrimmed_space_that_nobody_has_read_is_unknown() {
+    let untrimmed = |host: &FakeHost| {
+        let status = host.live.status();
+        let json = serde_json::to_value(&status).unwrap();
+        (status.waiting_bytes, status.left_bytes, json["waiting_bytes"].clone(), json["left_bytes"].clone())
+    };
+    let unknown = (Untrimmed::Unknown, Untrimmed::Unknown, serde_json::Value::Null, serde_json::Value::Null);
+    let known = |waiting: u64, left: u64| {
+        let [waiting, left] = [waiting, left].map(|pieces| pieces * PIECE);
+        (Untrimmed::Known(Bytes(waiting)), Untrimmed::Known(Bytes(left)), waiting.into(), left.into())
+    };
+    let mut new = host("judicious", XFS);
+    assert_eq!(untrimmed(&new), unknown, "before the first sample");
+    new.pass(10);
+    assert_ne!(untrimmed(&new), unknown);
+    // No map is read before the first sweep.
+    let mut swept = host("batch:10m", XFS);
+    swept.told.fill(false);
+    swept.pass(590);
+    assert_eq!(untrimmed(&swept), unknown);
+    assert!(swept.live.explain().join(" ").contains("no map has been read"), "{:?}", swept.live.explain());
+    swept.pass(300);
+    assert_eq!(untrimmed(&swept), known(0, 0));
+    // Without maps all free space counts, unless the kernel has told the device of a part of it.
+    let no_maps = Facts { maps: false, ..facts(XFS) };
+    let mut without = FakeHost::new("lazy", no_maps, Settings::default());
+    without.pass(10);
+    assert_eq!(untrimmed(&without), known(0, PIECES as u64));
+    let mut online = FakeHost::new("lazy", no_maps, Settings::default());
+    online.sample.online = true;
+    online.allocate(0, 300);
+    online.pass(10);
+    assert_eq!(untrimmed(&online), unknown);
+    online.sample.online = false;
+    online.pass(5);
+    online.free(0, 300);
+    online.pass(5);
+    assert_eq!(untrimmed(&online), unknown, "300 of an unknown number");
+    let explained = online.live.explain().join(" ");
+    assert!(explained.contains("online discard was on when trimwised started"), "{explained}");
+    online.live.trim_now();
+    assert_eq!(untrimmed(&online), known(PIECES as u64, 0), "all of it is to be sent");
+    online.pass(2 * 3600);
+    assert_eq!(untrimmed(&online), known(0, 0), "a walk has covered all of it");
+}
+
+/// It said "Next: a trim".
+#[test]
+fn regression_nothing_is_next_under_off() {
+    for maps in [false, true] {
+        let mut host = FakeHost::new("off", Facts { maps, ..facts(XFS) }, Settings::default());
+        host.pass(60);
+        assert_eq!(host.live.status().next, "nothing; the policy is off.");
+        host.live.trim_now();
+        let next = host.live.status().next;
+        assert!(next.starts_with("a slice") || next.starts_with("a trim"), "{maps}: {next}");
+    }
 }

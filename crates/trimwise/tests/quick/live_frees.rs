@@ -30,7 +30,7 @@ fn what_came_and_went_between_two_maps_is_trimmed_once_if_frees_are_told() {
             let told = host.live.totals().told_freed_bytes;
             if tells {
                 // On ext4 the last of it may wait until it is worth the trimmed part behind it.
-                let waits = host.live.waiting().0 / PIECE;
+                let waits = host.waiting().0 / PIECE;
                 assert_eq!((host.untrimmed(), told), (waits, 500 * PIECE), "{:?}", host.live.explain());
                 assert!(waits == 0 || (cut == EXT4 && waits <= 100), "{waits}");
                 assert!(host.live.totals().looks > looks);
@@ -185,8 +185,8 @@ proptest! {
         (host.load, host.sample.pressure_permille) = (0, 0);
         host.pass(3000);
         // What was used and freed while a slice was under way may have been sent by it. Nobody knows, so it waits.
-        prop_assert!(host.untrimmed() * PIECE <= host.live.waiting().0, "{:?}", host.live.explain());
-        prop_assert!(host.live.waiting().0 == 0 || groups && host.live.waiting() <= host.live.bound());
+        prop_assert!(host.untrimmed() * PIECE <= host.waiting().0, "{:?}", host.live.explain());
+        prop_assert!(host.waiting().0 == 0 || groups && host.waiting() <= host.live.bound());
         host.live.trim_now();
         prop_assert!(host.pass_while_asked(3000));
         prop_assert_eq!(host.untrimmed(), 0, "{:?}", host.live.explain());

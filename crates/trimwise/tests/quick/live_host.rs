@@ -145,6 +145,16 @@ impl FakeHost {
         Bytes(self.used.iter().filter(|&&used| used).count() as u64 * PIECE)
     }
 
+    /// Waiting bytes, which must be known.
+    pub fn waiting(&self) -> Bytes {
+        self.live.waiting().known().expect("the waiting bytes are known")
+    }
+
+    /// Untrimmed bytes that the policy leaves alone, which must be known.
+    pub fn left(&self) -> Bytes {
+        self.live.left().known().expect("the left bytes are known")
+    }
+
     pub fn untrimmed(&self) -> u64 {
         self.used.iter().zip(&self.told).filter(|&(used, told)| !used && !told).count() as u64
     }
@@ -177,7 +187,7 @@ impl FakeHost {
                 Order::Trim(slice) => {
                     let pressed = self.pressure_heard >= 200;
                     assert!(
-                        !pressed || self.live.waiting() > self.live.bound() || self.live.is_asked(),
+                        !pressed || self.waiting() > self.live.bound() || self.live.is_asked(),
                         "a slice under pressure"
                     );
                     assert!(slice.ranges.iter().all(|range| range.start < range.end), "{slice:?}");

@@ -90,17 +90,17 @@ fn regression_whoever_asks_during_a_sweep_gets_all_of_it_and_the_next_sweep_come
     let mut host = host_of_windows("batch:5m", XFS, 1);
     let free = scatter(&mut host, 2);
     host.pass(118 + 184);
-    assert!(host.sent > 0 && host.live.waiting() > Bytes(0), "in a sweep: {:?}", host.live.explain());
+    assert!(host.sent > 0 && host.waiting() > Bytes(0), "in a sweep: {:?}", host.live.explain());
     host.live.trim_now();
     assert!(host.pass_while_asked(60), "{:?}", host.live.explain());
-    let figures = |host: &FakeHost| (host.untrimmed(), host.live.waiting(), host.live.left(), host.sent);
+    let figures = |host: &FakeHost| (host.untrimmed(), host.waiting(), host.left(), host.sent);
     // What was known to be trimmed is sent once more, since somebody asked.
     let known = 1;
     assert_eq!(figures(&host), (0, Bytes(0), Bytes(0), free + known), "{:?}", host.live.explain());
     host.pass(280);
     assert_eq!(figures(&host), (0, Bytes(0), Bytes(0), free + known), "nothing before the next sweep");
     host.pass(1800 - 280 - 60);
-    assert!(host.live.waiting() > Bytes(0) && host.sent > free, "{:?}", host.live.explain());
+    assert!(host.waiting() > Bytes(0) && host.sent > free, "{:?}", host.live.explain());
     assert_eq!((host.untrimmed(), host.sent_twice), (0, host.sent - free), "once more, not for want of it");
 }
 
@@ -110,7 +110,7 @@ fn what_was_free_before_is_left_by_lazy_in_all_windows() {
     scatter(&mut host, 8);
     host.pass(2 * 3600);
     assert_eq!(host.sent, 0, "{:?}", host.live.explain());
-    let free = host.live.left();
+    let free = host.left();
     assert!(free.0 > 0 && free <= Bytes(300 * PIECE));
 }
 
@@ -185,7 +185,7 @@ fn without_a_map_all_addresses_are_walked_over_in_slices() {
     assert!(host.slices.is_empty() && host.looked_from.is_empty());
     host.pass(60);
     let permille = host.live.status().round_permille.unwrap();
-    let (waiting, all) = (host.live.waiting().0 / PIECE, PIECES as u64 - 101);
+    let (waiting, all) = (host.waiting().0 / PIECE, PIECES as u64 - 101);
     let walked = all - all * permille / 1000;
     assert!((1..999).contains(&permille) && waiting.abs_diff(walked) <= 8, "{permille} {waiting} {walked}");
     assert!(
@@ -194,10 +194,10 @@ fn without_a_map_all_addresses_are_walked_over_in_slices() {
         host.live.explain()
     );
     host.pass(3600);
-    assert!(host.live.waiting() <= host.live.bound() && host.live.waiting().0 > 0, "then it need not hurry");
+    assert!(host.waiting() <= host.live.bound() && host.waiting().0 > 0, "then it need not hurry");
     host.load = 0;
     host.pass(600);
-    assert_eq!((host.untrimmed(), host.sent_twice, host.live.waiting()), (0, 0, Bytes(0)));
+    assert_eq!((host.untrimmed(), host.sent_twice, host.waiting()), (0, 0, Bytes(0)));
     assert!(host.slices.len() > 10 && host.live.status().round_permille.is_none());
     let ranges: Vec<Span> = host.slices.iter().flat_map(|(_, slice)| slice.ranges.clone()).collect();
     assert!(ranges.iter().all(|range| range.bytes() <= Bytes::gib(1)), "{ranges:?}");
@@ -225,7 +225,7 @@ fn regression_a_walk_over_chunks_cuts_none_of_them() {
     host.ranges = Some(chunks.clone());
     host.told.fill(false);
     host.pass(2 * 3600);
-    assert_eq!((host.untrimmed(), host.sent_twice, host.live.waiting()), (0, 0, Bytes(0)));
+    assert_eq!((host.untrimmed(), host.sent_twice, host.waiting()), (0, 0, Bytes(0)));
     let ranges: Vec<Span> = host.slices.iter().flat_map(|(_, slice)| slice.ranges.clone()).collect();
     let is_whole = |range: &Span| {
         chunks.iter().any(|chunk| chunk.start == range.start)
@@ -256,7 +256,7 @@ fn a_walk_goes_on_behind_a_failure_with_smaller_slices_and_what_was_freed_behind
     assert!(again.bytes().0 <= failed.bytes().0 / 2 + PIECE, "{again:?} behind {failed:?}");
     host.load = 0;
     host.pass(3600);
-    assert_eq!((host.untrimmed(), host.live.waiting()), (64, Bytes(64 * PIECE)), "for the next walk");
+    assert_eq!((host.untrimmed(), host.waiting()), (64, Bytes(64 * PIECE)), "for the next walk");
 }
 
 #[test]
@@ -454,8 +454,8 @@ proptest! {
         prop_assert!(host.pass_while_asked(1800));
         // At this instant, and at no later one: the policy goes on. `batch` sweeps again, and frees that utilization
         // showed only behind the last map may begin a round. Both find what was forgotten.
-        prop_assert_eq!(host.live.waiting(), Bytes(0));
-        prop_assert_eq!(host.live.left(), Bytes(0));
+        prop_assert_eq!(host.waiting(), Bytes(0));
+        prop_assert_eq!(host.left(), Bytes(0));
         let sent = host.sent;
         host.pass(1800);
         prop_assert!(!host.live.is_asked());

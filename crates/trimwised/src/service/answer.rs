@@ -1,8 +1,7 @@
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use trimwise::live::{LiveHost, Status, Totals};
-use trimwise::units::Bytes;
+use trimwise::live::{LiveHost, Status, Totals, Untrimmed};
 
 use super::Service;
 use crate::discover::Skipped;
@@ -99,8 +98,8 @@ struct Switched {
 #[derive(Debug, Serialize)]
 struct Asked<'a> {
     mount_point: &'a Path,
-    /// Bytes that wait to be trimmed, as known before the next look.
-    waiting_bytes: Bytes,
+    /// Bytes that wait to be trimmed, as known before the next look; `null` if unknown.
+    waiting_bytes: Untrimmed,
     dry_run: bool,
 }
 

@@ -5,10 +5,13 @@ use std::path::Path;
 
 use serde::Deserialize as _;
 use serde_json::Value;
+use trimwise::live::Untrimmed;
 use trimwise::units::Bytes;
 use trimwise_linux::code::Entry;
 use trimwise_linux::daemon::config::{Config, Manage};
+use trimwise_study::command_text::CommandText;
 use trimwise_study::conclusion::Conclusion;
+use trimwise_study::daemon::UntrimmedOf;
 use trimwise_study::findings::Findings;
 
 use crate::conclusion;
@@ -43,7 +46,10 @@ pub fn status(data: &Value, show: Show<'_>) -> String {
         let status = &one["status"];
         let of_status = ["policy", "trend", "online", "paused"].map(|key| status[key].to_string());
         let reason = status["reason"]["code"].to_string();
-        [of_status.concat(), reason, one["problem"].to_string(), one["option_before"].to_string()].join("\n")
+        // The sum of a known and an unknown number would be unknown.
+        let is_known = UntrimmedOf::status(status).waiting.known().is_some().to_string();
+        [of_status.concat(), is_known, reason, one["problem"].to_string(), one["option_before"].to_string()]
+            .join("\n")
     });
     let header = ["mount", "policy", "used", "trend", "waiting", "left", "trimmed", "slices", "last"];
     let rows: Vec<Vec<String>> = groups.iter().map(|group| row(group)).collect();
@@ -144,15 +150,19 @@ fn row(group: &[&Value]) -> Vec<String> {
     let sum = |of: fn(&Value) -> &Value| all().map(|one| number(of(one))).fold(0, u64::saturating_add);
     // Marks an estimate.
     let mark = if all().all(|one| one["mapped"] == true) { "" } else { "~" };
-    let estimated = |of: fn(&Value) -> &Value| format!("{mark}{}", Bytes(sum(of)));
+    let estimated =
+        |of: fn(UntrimmedOf) -> Untrimmed| match all().map(|one| of(UntrimmedOf::status(one))).sum() {
+            Untrimmed::Known(bytes) => format!("{mark}{bytes}"),
+            unknown @ Untrimmed::Unknown => unknown.to_string(),
+        };
     let last = all().filter_map(|one| one["last"]["ago_ns"].as_u64()).min();
     vec![
         name,
         word(&first["policy"]),
         used,
         word(&first["trend"]),
-        estimated(|one| &one["waiting_bytes"]),
-        estimated(|one| &one["left_bytes"]),
+        estimated(|one| one.waiting),
+        estimated(|one| one.left),
         // A question mark means that some of it is unverified.
         match sum(|one| &one["totals"]["unverified_bytes"]) {
             0 => Bytes(sum(|one| &one["totals"]["trimmed_bytes"])).to_string(),
@@ -179,7 +189,15 @@ fn word(value: &Value) -> String {
 pub fn explain(data: &Value) -> String {
     let sentences = data["sentences"].as_array().cloned().unwrap_or_default();
     let told: String = sentences.iter().map(|sentence| folded(&word(sentence), 2)).collect();
-    format!("{}\n{told}{}", bold(&word(&data["mount_point"])), concluded(data))
+    let mount = data["mount_point"].as_str().unwrap_or_default();
+    let [doctor, advise] = [("doctor", None), ("advise", Some("--here"))].map(|(command, option)| {
+        let mut command = CommandText::new(command);
+        option.into_iter().for_each(|option| command.argument(option));
+        command.argument(mount);
+        command.into_text()
+    });
+    let more = format!("Does TRIM arrive? `{doctor}`. Is another way better? `{advise}`.");
+    format!("{}\n{told}{}", bold(&word(&data["mount_point"])), folded(&plain(&more), 0))
 }
 
 pub fn code(entry: &Entry) -> String {
@@ -286,6 +304,37 @@ mod tests {
         assert!(text.contains("/m77: It rests.") && !text.contains("/m78"), "{text}");
         let text = status(&data, Show::One(Path::new("/s7")));
         assert!(text.contains("/s7: not managed: mounted read-only.") && !text.contains("/s8"), "{text}");
+    }
+
+    /// It said "~0 B", and would have added up known and unknown.
+    #[test]
+    fn regression_untrimmed_space_that_nobody_has_read_is_unknown() {
+        let one = |i: usize, bytes: Value, mapped: bool| {
+            serde_json::json!({"mount_point": format!("/m{i}"), "problem": null, "status": {
+                "policy": "batch:1d", "trend": "steady", "reason": {"code": "policy"}, "mapped": mapped,
+                "why": "It rests.", "used_bytes": i, "total_bytes": 1000, "waiting_bytes": bytes, "left_bytes": bytes,
+                "totals": {"slices": 0, "trimmed_bytes": 0}, "last": null}})
+        };
+        let row = |file_systems: Vec<Value>, name: &str| {
+            let text = status(&serde_json::json!({ "file_systems": file_systems }), Show::Groups);
+            let row = text.lines().find(|line| line.starts_with(&format!("{name} "))).unwrap();
+            row.split("  ")
+                .filter(|word| !word.is_empty())
+                .map(|word| word.trim().to_owned())
+                .collect::<Vec<_>>()
+        };
+        for (bytes, mapped, shown) in [
+            (Value::Null, false, "unknown"),
+            (0.into(), false, "unknown"), // as earlier daemons wrote it
+            (0.into(), true, "0 B"),
+            (4096.into(), false, "~4 KiB"),
+        ] {
+            assert_eq!(row(vec![one(1, bytes, mapped)], "/m1")[4..6], [shown, shown]);
+        }
+        let known = (0..20).map(|i| one(i, 4096.into(), true));
+        let all: Vec<Value> = known.chain((20..40).map(|i| one(i, Value::Null, true))).collect();
+        assert_eq!(row(all.clone(), "/m0 + 19")[4..6], ["80 KiB", "80 KiB"]);
+        assert_eq!(row(all, "/m20 + 19")[4..6], ["unknown", "unknown"]);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::commands::daemon::arguments::RunArguments;
     in a container that has the host's / at /host\n\n\
     Exit code 1 if something is wrong. Exit code 3 if nothing is known to be wrong, but the file system asked for, that \
     of /, or all but boot partitions could not be checked (ZFS, FUSE...), or this is a container that may not trim. A \
-    line \"Not checked\" names every other one, with exit code 0. Nothing is sent; to see whether TRIMs reach the disk: trimwise verify dir:PATH")]
+    line \"Not checked\" names every other one, with exit code 0. Nothing is sent; to see whether TRIMs reach the disk: trimwise verify dir:PATH (not on btrfs)")]
 pub struct DoctorArguments {
     /// Check only the file system that is mounted here
     #[arg(value_name = "MOUNT")]

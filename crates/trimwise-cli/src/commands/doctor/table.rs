@@ -2,6 +2,7 @@
 
 use trimwise::units::Bytes;
 use trimwise_linux::doctor::{Diagnosis, Finding};
+use trimwise_study::command_text::CommandText;
 use trimwise_study::doctor::DoctorReport;
 
 use crate::conclusion;
@@ -11,7 +12,7 @@ pub fn render(found: &DoctorReport) -> String {
     let report = &found.report;
     let trimmers = if report.trimmers.is_empty() { "none".to_owned() } else { report.trimmers.join(", ") };
     let kernel = if report.kernel.is_empty() { "of unknown version" } else { &report.kernel };
-    let mut text = plain(&format!("Linux {kernel}; trims at intervals: {trimmers}")) + "\n";
+    let mut text = folded(&plain(&format!("Linux {kernel}; trims at intervals: {trimmers}")), 0);
     text += &findings(&report.findings, "remedy");
     for (one, conclusion) in report.file_systems.iter().zip(&found.conclusions) {
         text += &file_system(one);
@@ -32,17 +33,26 @@ pub fn render(found: &DoctorReport) -> String {
     }
     let is_whole = report.not_checked.is_empty();
     // The command then fails, and its error lists what is wrong or was not checked.
-    text + &folded(
-        match report.wrong() {
-            0 if report.file_systems.is_empty() => "Nothing was checked.",
-            0 if is_whole => {
-                "Nothing wrong was found. Not checked: whether TRIMs reach the disk (trimwise verify dir:PATH)."
-            }
-            0 => "Nothing wrong was found in what was checked.",
-            _ => "Problems are marked with !.",
-        },
-        0,
-    )
+    let last = match report.wrong() {
+        0 if report.file_systems.is_empty() => "Nothing was checked.".to_owned(),
+        0 if is_whole => format!(
+            "Nothing wrong was found. Not checked: whether TRIMs reach the disk ({}).",
+            where_to_verify(&report.file_systems)
+        ),
+        0 => "Nothing wrong was found in what was checked.".to_owned(),
+        _ => "Problems are marked with !.".to_owned(),
+    };
+    text + &folded(&last, 0)
+}
+
+/// Names a directory that `verify` takes, or says that there is none.
+fn where_to_verify(file_systems: &[Diagnosis]) -> String {
+    let Some(one) = file_systems.iter().find(|one| one.is_verifiable) else {
+        return "`trimwise verify` cannot see that below any of these".to_owned();
+    };
+    let mut verify = CommandText::new("verify");
+    verify.argument(format!("dir:{}", one.mount_point.display()));
+    format!("`{}`", verify.into_text())
 }
 
 fn file_system(one: &Diagnosis) -> String {

@@ -19,7 +19,7 @@ use crate::output::{self, Destinations};
     for h in web1 web2 db1; do ssh $h trimwise status --json - >fleet/$h.json; done\n  \
     ssh db1 trimwise doctor --json - >fleet/db1.doctor.json\n  \
     trimwise fleet fleet/\n  \
-    trimwise fleet fleet/ --json - | jq '.file_systems | sort_by(-.stale_bytes)[0]'\n\n\
+    trimwise fleet fleet/ --json - | jq '.file_systems | sort_by(.stale_bytes)[-1]'\n\n\
     A file is called HOST.json or HOST.WORD.json (db1.doctor.json), or is in a folder called HOST. WORD is\n\
     status, doctor, verify, or begins with verify- (db1.verify-sda.json). Which command wrote a file is read from\n\
     its contents.\n\n\

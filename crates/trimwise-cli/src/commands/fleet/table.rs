@@ -1,5 +1,6 @@
 //! The text of `fleet`.
 
+use trimwise::live::Untrimmed;
 use trimwise::units::Bytes;
 use trimwise_study::fleet::{FileSystem, Finding, Fleet};
 
@@ -20,17 +21,26 @@ pub fn fleet(fleet: &Fleet, all: bool) -> String {
         [] => String::new(),
         some => format!(" (trimwise {})", some.join(", ")),
     };
-    let online = fleet.file_systems.iter().filter(|one| one.stale_bytes.is_none()).count();
-    let online = match online {
-        0 => String::new(),
-        n => format!(" On {}, mounted with `discard`, it is unknown.", counted(n as u64, "file system")),
+    let stale = match stale {
+        Untrimmed::Known(bytes) => format!("{bytes} on {}", counted(hosts as u64, "host")),
+        unknown @ Untrimmed::Unknown => unknown.to_string(),
     };
+    let unknown = |is_online: bool| {
+        let is_unknown = |one: &&FileSystem| one.stale_bytes == Untrimmed::Unknown && one.online == is_online;
+        match fleet.file_systems.iter().filter(is_unknown).count() as u64 {
+            0 => String::new(),
+            n if is_online => {
+                format!(" On {}, mounted with `discard`, it is unknown.", counted(n, "file system"))
+            }
+            n => format!(" On {}, trimwised has not read it yet.", counted(n, "file system")),
+        }
+    };
+    let unknown = [unknown(true), unknown(false)].concat();
     text += &folded(
         &format!(
-            "{} with {}{versions}. Stale space: {stale} on {}.{online}",
+            "{} with {}{versions}. Stale space: {stale}.{unknown}",
             counted(fleet.hosts.len() as u64, "host"),
             counted(fleet.file_systems.len() as u64, "managed file system"),
-            counted(hosts as u64, "host"),
         ),
         0,
     );
@@ -83,7 +93,8 @@ fn codes(text: &mut String, fleet: &Fleet) {
 
 fn stale_table(file_systems: &[FileSystem], all: bool) -> String {
     let mut by_stale: Vec<&FileSystem> = file_systems.iter().collect();
-    by_stale.sort_by_key(|one| std::cmp::Reverse(one.stale_bytes)); // stable: then by host and mount point
+    // Stable: then by host and mount point.
+    by_stale.sort_by_key(|one| (std::cmp::Reverse(one.stale_bytes.known()), one.online));
     let shown = if all { by_stale.len() } else { SHOWN.min(by_stale.len()) };
     let percent = |part: u64, of: u64| match of {
         0 => NONE.to_owned(),
@@ -98,8 +109,8 @@ fn stale_table(file_systems: &[FileSystem], all: bool) -> String {
                 plain(&one.policy),
                 Bytes(one.size_bytes).to_string(),
                 percent(one.used_bytes, one.size_bytes),
-                one.stale_bytes.map_or("online".to_owned(), |b| Bytes(b).to_string()),
-                one.stale_bytes.map_or(NONE.to_owned(), |b| percent(b, one.size_bytes)),
+                if one.online { "online".to_owned() } else { one.stale_bytes.to_string() },
+                one.stale_bytes.known().map_or(NONE.to_owned(), |b| percent(b.0, one.size_bytes)),
                 Bytes(one.trimmed_bytes).to_string(),
             ]
         })

@@ -1,7 +1,10 @@
 //! `trimwise trim MOUNT --now`: has the daemon trim; with `--wait`, returns when it is done.
 
+use std::path::Path;
+
 use trimwise::failure::Failure;
 use trimwise::units::Bytes;
+use trimwise_linux::daemon::DEFAULT_RUN;
 use trimwise_study::caller::Caller;
 use trimwise_study::command_text::CommandText;
 use trimwise_study::trim::now::{Outcome, Waited, start, wait};
@@ -20,15 +23,19 @@ pub fn run(arguments: &TrimArguments, caller: &dyn Caller) -> Result<String, Fai
     }
     let (data, mount) = start(&arguments.mount, &arguments.run)?;
     destinations.deliver(&data, || {
-        let known = Bytes(data["waiting_bytes"].as_u64().unwrap_or(0));
+        let known = data["waiting_bytes"].as_u64().map(Bytes);
+        let known = known.map_or(String::new(), |known| format!(": {known} as far as it knows now"));
         let but = if data["dry_run"] == true { " (dry run: it sends nothing)" } else { "" };
         let mut explain = CommandText::new("explain");
         explain.argument(&mount);
+        if arguments.run != Path::new(DEFAULT_RUN) {
+            explain.option("--run", arguments.run.display());
+        }
         let explain = explain.into_text();
         folded(
             &format!(
-                "{mount}: trimwised scans all free space and trims what is untrimmed, slice by slice: {known} as \
-                 far as it knows now{but}; `{explain}` shows its progress"
+                "{mount}: trimwised scans all free space and trims what is untrimmed, slice by \
+                 slice{known}{but}; `{explain}` shows its progress"
             ),
             0,
         )
@@ -49,7 +56,10 @@ fn words(waited: &Waited) -> String {
     };
     let rest = match waited.outcome {
         Outcome::Done => String::new(),
-        _ => format!("; {} still waiting", Bytes(waited.waiting_bytes)),
+        _ => match waited.waiting_bytes.known() {
+            Some(waiting) => format!("; {waiting} still waiting"),
+            None => "; how much still waits is unknown".to_owned(),
+        },
     };
     // Worded like the verdict of a trim without the daemon.
     let done = match waited.on_virtual_disk {

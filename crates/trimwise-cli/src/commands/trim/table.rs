@@ -3,7 +3,6 @@
 use trimwise::units::Bytes;
 use trimwise_study::trim::report::{EstimateReport, TrimReport};
 
-use crate::conclusion;
 use crate::figures::{NONE, grouped};
 use crate::table::{bold, folded, laid_out, plain};
 
@@ -18,9 +17,6 @@ pub fn render(report: &TrimReport) -> String {
     text.push('\n');
     for note in &report.notes {
         text += &folded(&plain(note), 0);
-    }
-    if let Some(conclusion) = &report.conclusion {
-        text += &format!("\n{}", conclusion::text(conclusion));
     }
     text + &format!("\ntrimwise {}; repeat with:\n  {}\n", report.trimwise, plain(&report.settings.command))
 }

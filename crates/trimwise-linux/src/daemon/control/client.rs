@@ -8,6 +8,9 @@ use std::time::Duration;
 use thiserror::Error;
 
 use super::{Request, Response, VERSION};
+use crate::daemon::running::{Running, running_elsewhere};
+use crate::host_root::HostRoot;
+use crate::text::quoted_path;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const CLOSED: &str =
@@ -17,8 +20,17 @@ const RESPONSE_MAX: u64 = 64 << 20;
 
 #[derive(Debug, Error)]
 pub enum ClientError {
-    #[error("{path}: trimwised is not listening ({source}); to start it: `{}`", start(is_systemd()))]
-    None { path: PathBuf, source: io::Error },
+    #[error(
+        "{path}: trimwised is not listening ({source}); to start it: `{}`{}",
+        start(is_systemd()),
+        but(elsewhere)
+    )]
+    None {
+        path: PathBuf,
+        source: io::Error,
+        /// Daemons with other run folders.
+        elsewhere: Vec<Running>,
+    },
     #[error("{path}: only root and the group of the configuration may talk to trimwised")]
     NotPermitted { path: PathBuf },
     #[error("{path}: trimwised did not answer within {} s", PATIENCE.as_secs())]
@@ -38,6 +50,20 @@ fn is_systemd() -> bool {
 
 const fn start(by_systemd: bool) -> &'static str {
     if by_systemd { "systemctl start trimwised" } else { "trimwised" }
+}
+
+fn but(elsewhere: &[Running]) -> String {
+    match elsewhere {
+        [] => String::new(),
+        [Running { run: Some(run), .. }] => format!("; one runs elsewhere: --run {}", quoted_path(run)),
+        [Running { process, run: None }] => {
+            format!("; one runs elsewhere (process {process}), and root can see where")
+        }
+        several => {
+            let several: Vec<String> = several.iter().map(Running::to_string).collect();
+            format!("; elsewhere run {}", several.join(", "))
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -65,7 +91,10 @@ impl Client {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 Err(ClientError::NotPermitted { path })
             }
-            Err(source) => Err(ClientError::None { path, source }),
+            Err(source) => {
+                let elsewhere = running_elsewhere(&HostRoot::default(), run);
+                Err(ClientError::None { path, source, elsewhere })
+            }
         }
     }
 
@@ -108,6 +137,23 @@ mod tests {
     fn regression_without_systemd_the_daemon_is_started_by_its_name() {
         assert_eq!([start(true), start(false)], ["systemctl start trimwised", "trimwised"]);
         let error = Client::connect(Path::new("/nonexistent")).unwrap_err().to_string();
-        assert!(error.ends_with(&format!("to start it: `{}`", start(is_systemd()))), "{error}");
+        let said = format!("to start it: `{}`", start(is_systemd()));
+        assert!(error.contains(&said), "{error}");
+    }
+
+    #[test]
+    fn a_daemon_elsewhere_is_named_with_its_folder() {
+        let one = |process, run: Option<&str>| Running { process, run: run.map(PathBuf::from) };
+        for (elsewhere, expected) in [
+            (vec![one(7, Some("/srv/my run"))], "; one runs elsewhere: --run '/srv/my run'"),
+            (vec![], ""),
+            (vec![one(7, None)], "; one runs elsewhere (process 7), and root can see where"),
+            (
+                vec![one(7, Some("/run/a")), one(8, None)],
+                "; elsewhere run trimwised --run /run/a, trimwised (process 8)",
+            ),
+        ] {
+            assert_eq!(but(&elsewhere), expected);
+        }
     }
 }
