@@ -1,5 +1,6 @@
 //! Text that fits the terminal, or 100 columns without one.
 
+pub mod export;
 mod grid;
 pub mod plot;
 
@@ -39,12 +40,19 @@ pub fn laid_out(header: &[impl AsRef<str>], rows: &[impl AsRef<[String]>]) -> St
     laid_out_with(header, rows, &[])
 }
 
+/// Lays out a table as [`laid_out`] does, below its title.
+pub fn titled(title: &str, header: &[impl AsRef<str>], rows: &[impl AsRef<[String]>]) -> String {
+    export::keep(title, header, rows, &[]);
+    format!("{}\n\n{}", bold(title), Grid::new(header, rows, &[]).within(width_here()))
+}
+
 /// Lays out a table as [`laid_out`] does, with a description below each row, from which it is never separated.
 pub fn laid_out_with(
     header: &[impl AsRef<str>],
     rows: &[impl AsRef<[String]>],
     descriptions: &[String],
 ) -> String {
+    export::keep("", header, rows, descriptions);
     Grid::new(header, rows, descriptions).within(width_here())
 }
 

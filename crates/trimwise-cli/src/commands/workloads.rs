@@ -8,9 +8,9 @@ use trimwise_study::import;
 use trimwise_study::jobs::Understood;
 use trimwise_study::workloads::{Day, Workloads};
 
-use crate::arguments::{JsonArguments, word};
+use crate::arguments::{JsonArguments, TableArguments, word};
 use crate::output::{self, Destinations};
-use crate::table::{bold, folded};
+use crate::table::{bold, export, folded};
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:\n  \
@@ -24,19 +24,23 @@ use crate::table::{bold, folded};
     What each of them does: docs/guide.md")]
 pub struct WorkloadsArguments {
     /// Show what is understood of a fio job, with the options that override its own
-    #[arg(value_name = "job:FILE.fio", value_parser = word, conflicts_with = "import")]
+    #[arg(value_name = "job:FILE.fio", value_parser = word, conflicts_with_all = ["import", "csv", "markdown"])]
     pub job: Option<String>,
 
     /// Print a workload of MQSim (workload.xml) as a fio job
-    #[arg(long, value_name = "FILE", value_parser = word, conflicts_with_all = ["json", "force"])]
+    #[arg(long, value_name = "FILE", value_parser = word, conflicts_with_all = ["json", "csv", "markdown", "force"])]
     pub import: Option<String>,
 
     #[command(flatten)]
     pub json: JsonArguments,
+
+    #[command(flatten)]
+    pub tables: TableArguments,
 }
 
 fn text(list: &Workloads) -> String {
     let mut text = String::new();
+    let mut rows = Vec::new();
     for workload in &list.workloads {
         text += &folded(&format!("{}: {}", bold(workload.name), workload.about), 0);
         for parameter in &workload.parameters {
@@ -44,6 +48,14 @@ fn text(list: &Workloads) -> String {
             let default = parameter.shown(parameter.default);
             let unit = if parameter.kind == Kind::Percent { " %" } else { "" };
             let what = format!("{}{mark}={default}{unit}: {}", parameter.name, parameter.about);
+            let (name, default) = (workload.name.to_owned(), format!("{default}{unit}"));
+            rows.push([
+                name,
+                parameter.name.into(),
+                default,
+                parameter.about.into(),
+                parameter.source.into(),
+            ]);
             let source = match parameter.source {
                 "-" => String::new(),
                 source => format!(" [{source}]"),
@@ -57,6 +69,9 @@ fn text(list: &Workloads) -> String {
                  docs/guide.md.";
     text += &folded(notes, 0);
     text += &folded("\nDays, as in --days 7 --day office; the work of each hour is a share of all:", 0);
+    export::keep("Parameters", &["workload", "parameter", "default", "meaning", "source"], rows, &[]);
+    let days = list.days.iter().map(|day| [day.name, day.about, day.source].map(str::to_owned));
+    export::keep("Days", &["day", "meaning", "source"], days, &[]);
     for Day { name, about, source, .. } in &list.days {
         let source = if *source == "-" { String::new() } else { format!(" [{source}]") };
         text += &folded(&format!("{}: {about}{source}", bold(name)), 4);
@@ -78,12 +93,12 @@ fn job_text(job: &Understood) -> String {
 }
 
 pub fn run(arguments: &WorkloadsArguments) -> Result<String, Failure> {
-    let WorkloadsArguments { job, import, json } = arguments;
+    let WorkloadsArguments { job, import, json, tables } = arguments;
     if let Some(file) = import {
         // This text is meant to be saved as a file, so its lines are not wrapped.
         return output::print_always(import::import_job(file)?).map(|()| String::new());
     }
-    let destinations = Destinations::check_json(json)?;
+    let destinations = Destinations::check_forms(json, tables)?;
     if let Some(job) = job {
         let understood = Understood::of(job)?;
         return destinations.deliver(&understood, || job_text(&understood));
