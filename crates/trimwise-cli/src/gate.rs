@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use trimwise::failure::Failure;
+use trimwise::failure::{Failure, Mistakes};
 use trimwise::numbers::change;
 use trimwise_study::gate::{Change, Condition, Held, Judged, Outcome, Since};
 
@@ -11,7 +11,7 @@ use crate::table::{folded, titled};
 
 #[derive(Clone, Debug, Default, Args)]
 pub struct GateArguments {
-    /// Exit with code 1 if this holds beyond noise: '[FIGURE of] NAME > VALUE' or '[FIGURE of] NAME > OTHER by N %', or
+    /// Exit with code 1 if this holds beyond noise (3: too few runs to tell): '[FIGURE of] NAME > VALUE' or '[FIGURE of] NAME > OTHER by N %', or
     /// with <; OTHER may be `baseline`, which is NAME in the file of --baseline. May be given several times
     #[arg(long, value_name = "CONDITION")]
     pub fail_if: Vec<Condition>,
@@ -21,35 +21,27 @@ pub struct GateArguments {
     pub baseline: Option<PathBuf>,
 }
 
-/// Splits what was judged from why the command fails.
-pub fn judged(judged: Result<Judged, Failure>) -> (Judged, Option<Failure>) {
-    match judged {
-        Ok(judged) => {
-            let failure = failure(&judged);
-            (judged, failure)
-        }
-        Err(failure) => (Judged::default(), Some(failure)),
-    }
-}
-
-/// Says which conditions do not hold, and what changed since the saved result; empty if neither was asked for.
+/// Says which conditions do not hold ([`failure`] says which do), and what changed since the saved result.
 pub fn text(judged: &Judged) -> String {
-    let quiet = judged.conditions.iter().filter(|outcome| outcome.result != Held::Holds);
-    let mut text: String = quiet.map(|outcome| folded(&sentence(outcome), 0)).collect();
+    let is_in_failure = |held| matches!(held, Held::Holds | Held::TooFewRuns);
+    let others = judged.conditions.iter().filter(|outcome| !is_in_failure(outcome.result));
+    let mut text: String = others.map(|outcome| folded(&sentence(outcome), 0)).collect();
     text.extend(judged.since.iter().map(since));
     if text.is_empty() { text } else { format!("\n{text}") }
 }
 
-fn failure(judged: &Judged) -> Option<Failure> {
+/// Returns why the command fails; `None` if no condition holds and all could be judged.
+pub fn failure(judged: &Judged) -> Option<Failure> {
     let sentences = |result| {
         let of = judged.conditions.iter().filter(move |outcome| outcome.result == result);
         of.map(sentence).collect::<Vec<_>>().join("\n")
     };
     let (holding, untold) = (sentences(Held::Holds), sentences(Held::TooFewRuns));
-    match (holding.is_empty(), untold.is_empty()) {
-        (false, _) => Some(Failure::run(holding)),
-        (true, false) => Some(Failure::Unchecked(untold)),
-        (true, true) => None,
+    match (holding.is_empty(), judged.refused.is_empty(), untold.is_empty()) {
+        (false, ..) => Some(Failure::run(holding)),
+        (true, false, _) => Some(Failure::Usage(Mistakes(judged.refused.clone()))),
+        (true, true, false) => Some(Failure::Unchecked(untold)),
+        (true, true, true) => None,
     }
 }
 

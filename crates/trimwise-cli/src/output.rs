@@ -92,6 +92,10 @@ impl Destinations {
         self.result.as_ref().is_some_and(|(_, path)| is_stdout(path))
     }
 
+    pub const fn wants_result(&self) -> bool {
+        self.result.is_some()
+    }
+
     pub fn wants_report(&self) -> bool {
         self.report.is_some()
     }

@@ -189,8 +189,13 @@ fn quantities(heading: &str, cells: &[&str]) -> Option<Vec<Vec<String>>> {
     Some(columns)
 }
 
-/// Writes tables as GitHub's Markdown, each below its title. As in a terminal, all columns but the first are aligned
-/// to the right.
+/// Returns true for a number with anything behind it, and for no figure.
+fn is_about_a_number(cell: &str) -> bool {
+    let cell = cell.trim_start_matches(['~', ' ', '<', '+', '-']).trim_start_matches(MINUS);
+    cell.is_empty() || cell.starts_with(|c: char| c.is_ascii_digit())
+}
+
+/// Writes tables as GitHub's Markdown, each below its title. Columns of numbers are aligned to the right.
 pub fn markdown(tables: &[Table]) -> String {
     let table = |table: &Table| {
         let title =
@@ -199,9 +204,9 @@ pub fn markdown(tables: &[Table]) -> String {
             let cells: Vec<String> = cells.iter().map(|cell| escaped(cell)).collect();
             format!("| {} |\n", cells.join(" | "))
         };
-        let is_described = |heading: &String| heading == "description";
-        let rule = |(at, heading)| if at == 0 || is_described(heading) { "---" } else { "--:" };
-        let rules: Vec<&str> = table.header.iter().enumerate().map(rule).collect();
+        let are_numbers = |at: usize| table.rows.iter().all(|row| is_about_a_number(&row[at]));
+        let rules: Vec<&str> =
+            (0..table.header.len()).map(|at| if at > 0 && are_numbers(at) { "--:" } else { "---" }).collect();
         let rows: String = table.rows.iter().map(|row| line(row)).collect();
         format!("{title}{}| {} |\n{rows}", line(&table.header), rules.join(" | "))
     };

@@ -127,7 +127,8 @@ impl Condition {
         };
         let Some((figure, unit)) = terms.figures.iter().find(|(name, _)| name == named) else {
             let why = format!("there is no figure `{named}`");
-            return Err(refused(why).expected(Accepted::one_of(named, &figures)));
+            let all = super::listed(&figures);
+            return Err(refused(why).expected(Accepted::instead_of(named, figures.iter().copied(), all)));
         };
         let other = match &self.limit {
             Limit::By { other, .. } if other == BASELINE && !has_baseline => {

@@ -81,6 +81,9 @@ pub struct Judged {
     pub conditions: Vec<Outcome>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Since>,
+    /// Why conditions, or the saved result, could not be judged.
+    #[serde(skip)]
+    pub refused: Vec<Mistake>,
 }
 
 /// How a condition turned out in one place.
@@ -153,18 +156,17 @@ impl Gate {
         })
     }
 
-    /// Judges a result.
-    ///
-    /// # Errors
-    ///
-    /// If a condition cannot be judged, because the runs did not have what it names.
-    pub fn judge(&self, now: &[Measured], terms: &Terms) -> Result<Judged, Failure> {
-        let mut conditions = Vec::new();
+    /// Judges a result. A condition is refused if the runs do not have what it names.
+    pub fn judge(&self, now: &[Measured], terms: &Terms) -> Judged {
+        let mut judged =
+            Judged { since: self.then.as_ref().map(|then| Since::of(then, now)), ..Judged::default() };
         for condition in &self.conditions {
-            let found = self.judged(condition, now, terms).map_err(Mistake::fail)?;
-            conditions.extend(found);
+            match self.judged(condition, now, terms) {
+                Ok(outcomes) => judged.conditions.extend(outcomes),
+                Err(mistake) => judged.refused.push(mistake),
+            }
         }
-        Ok(Judged { conditions, since: self.then.as_ref().map(|then| Since::of(then, now)) })
+        judged
     }
 
     fn judged(
@@ -174,11 +176,7 @@ impl Gate {
         terms: &Terms,
     ) -> Result<Vec<Outcome>, Mistake> {
         let refused = |why: String, expected: Vec<&str>| {
-            let listed =
-                if expected.is_empty() { "another condition".to_owned() } else { expected.join(", ") };
-            Mistake::of("fail_if", condition)
-                .because(why)
-                .expected(Accepted::from(format!("one of {listed}")))
+            Mistake::of("fail_if", condition).because(why).expected(Accepted::from(listed(&expected)))
         };
         let read = condition.read(terms, self.then.is_some())?;
         let of_subject = |subject: &str, all: &'_ [Measured]| -> Vec<Measured> {
@@ -222,6 +220,26 @@ impl Gate {
     }
 }
 
+/// Judges a result, if a saved one may turn out not to be comparable.
+pub fn judged(
+    conditions: &[Condition],
+    then: Result<Option<Then>, Failure>,
+    now: &[Measured],
+    terms: &Terms,
+) -> Judged {
+    let (then, mistakes) = match then {
+        Ok(then) => (then, Vec::new()),
+        Err(Failure::Usage(mistakes)) => (None, mistakes.0),
+        Err(failure) => (None, vec![Mistake::that(failure.to_string())]),
+    };
+    // Conditions on a saved result that was refused cannot be judged either, which is said already.
+    let needs = |c: &&Condition| matches!(&c.limit, Limit::By { other, .. } if other == BASELINE);
+    let conditions = conditions.iter().filter(|c| mistakes.is_empty() || !needs(c)).cloned().collect();
+    let mut judged = Gate { conditions, then }.judge(now, terms);
+    judged.refused.extend(mistakes);
+    judged
+}
+
 fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let mut distinct: Vec<&str> = Vec::new();
     names.for_each(|name| {
@@ -230,6 +248,15 @@ fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
         }
     });
     distinct
+}
+
+/// Lists names for a message. One quantile of each latency stands for all of them.
+fn listed(names: &[&str]) -> String {
+    let has_latencies = names.iter().any(|name| name.starts_with("p99:"));
+    let is_shown = |name: &&&str| !has_latencies || !name.contains(':') || name.starts_with("p99:");
+    let shown: Vec<&str> = names.iter().filter(is_shown).copied().collect();
+    let more = if has_latencies { " (or p50, p99.9, max)" } else { "" };
+    format!("one of {}{more}", shown.join(", "))
 }
 
 enum Against<'a> {

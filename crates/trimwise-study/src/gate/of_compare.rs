@@ -64,18 +64,13 @@ impl CompareGate {
     }
 
     /// Judges a finished comparison.
-    ///
-    /// # Errors
-    ///
-    /// If a condition cannot be judged, or the saved result turns out not to be comparable.
-    pub fn judge(&self, comparison: &Comparison) -> Result<Judged, Failure> {
+    pub fn judge(&self, comparison: &Comparison) -> Judged {
         if self.is_empty() {
-            return Ok(Judged::default());
+            return Judged::default();
         }
         let devices: Vec<&str> = comparison.cells.iter().map(|cell| &*cell.device).collect();
-        let then = self.then(&comparison.settings, &super::distinct(devices.into_iter()))?;
+        let then = self.then(&comparison.settings, &super::distinct(devices.into_iter()));
         let policies = comparison.cells.iter().map(|cell| cell.policy.to_string()).collect();
-        Gate { conditions: self.conditions.clone(), then }
-            .judge(&of_cells(&comparison.cells), &Terms::of_compare(policies))
+        super::judged(&self.conditions, then, &of_cells(&comparison.cells), &Terms::of_compare(policies))
     }
 }

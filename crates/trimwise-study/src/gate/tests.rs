@@ -28,7 +28,8 @@ const SLOWER: [f64; 4] = [110.0, 111.0, 109.0, 110.0];
 /// Judges one condition on `off` at 100 s and `commit` at 110 s, each with these runs.
 fn held(text: &str, off: &[f64], commit: &[f64]) -> Held {
     let judged = gate(&[text]).judge(&[time("off", off), time("commit", commit)], &of_compare());
-    judged.unwrap_or_else(|failure| panic!("{text}: {failure}")).conditions[0].result
+    assert!(judged.refused.is_empty(), "{text}: {:?}", judged.refused);
+    judged.conditions[0].result
 }
 
 #[test]
@@ -125,7 +126,7 @@ fn runs_without_noise_need_no_repetition() {
         ..time(subject, &[value])
     };
     let judged = gate(&["commit > off"]).judge(&[exact("off", 100.0), exact("commit", 100.1)], &of_compare());
-    assert_eq!(judged.unwrap().conditions[0].result, Held::Holds);
+    assert_eq!(judged.conditions[0].result, Held::Holds);
 }
 
 #[test]
@@ -145,7 +146,7 @@ fn each_drive_is_judged_and_aliases_are_known() {
         measured("nvme", "off", "time", Unit::Seconds, &SLOWER),
         measured("nvme", "commit", "time", Unit::Seconds, &OFF),
     ];
-    let judged = gate(&["discard > off by 5 %"]).judge(&all, &of_compare()).unwrap();
+    let judged = gate(&["discard > off by 5 %"]).judge(&all, &of_compare());
     let results: Vec<(&str, Held)> =
         judged.conditions.iter().map(|outcome| (&*outcome.place, outcome.result)).collect();
     assert_eq!(results, [("sata-small", Held::Holds), ("nvme", Held::DoesNotHold)]);
@@ -158,7 +159,9 @@ fn each_drive_is_judged_and_aliases_are_known() {
 fn what_the_runs_do_not_have_is_refused_after_them() {
     let refused = |text: &str| {
         let terms = Terms { subjects: Vec::new(), ..of_compare() };
-        gate(&[text]).judge(&[time("off", &OFF)], &terms).unwrap_err().to_string()
+        let judged = gate(&[text, "off > 3 s"]).judge(&[time("off", &OFF)], &terms);
+        assert_eq!(judged.conditions[0].result, Held::Holds, "the others are judged");
+        judged.refused[0].to_string()
     };
     assert!(refused("ideal > 3 s").contains("`ideal` has no results; expected one of off"));
     assert!(refused("erases of off > 3").contains("have no erases that can be judged; expected one of time"));
@@ -168,7 +171,7 @@ fn what_the_runs_do_not_have_is_refused_after_them() {
 fn since(then: &[Measured], now: &[Measured]) -> Since {
     let then = Then { file: "a.json".to_owned(), measured: then.to_vec(), ..Then::default() };
     let gate = Gate { conditions: Vec::new(), then: Some(then) };
-    gate.judge(now, &of_compare()).unwrap().since.unwrap()
+    gate.judge(now, &of_compare()).since.unwrap()
 }
 
 #[test]
@@ -198,8 +201,7 @@ fn with_too_few_runs_a_change_is_left_open() {
 fn the_saved_result_can_be_a_limit() {
     let then = Then { measured: vec![time("commit", &OFF)], ..Then::default() };
     let conditions = vec![condition("commit > baseline by 5 %"), condition("commit > baseline by 15 %")];
-    let judged =
-        Gate { conditions, then: Some(then) }.judge(&[time("commit", &SLOWER)], &of_compare()).unwrap();
+    let judged = Gate { conditions, then: Some(then) }.judge(&[time("commit", &SLOWER)], &of_compare());
     let results: Vec<Held> = judged.conditions.iter().map(|outcome| outcome.result).collect();
     assert_eq!(results, [Held::Holds, Held::DoesNotHold]);
 }
@@ -237,4 +239,19 @@ fn what_is_no_saved_result_is_refused_with_what_would_be() {
     let failure =
         read::<serde_json::Value>(&dir.path().join("none"), "compare", &[]).unwrap_err().to_string();
     assert!(failure.contains("none: No such file") && failure.ends_with(expected), "{failure}");
+}
+
+#[test]
+fn a_saved_result_of_other_settings_is_refused_with_both() {
+    let path = std::path::Path::new("a.json");
+    assert_eq!(expect_alike(path, &[("drive", &"x", &"x"), ("rest", &1, &1)]), Ok(()));
+    let refused =
+        expect_alike(path, &[("drive", &"x", &"x"), ("workload", &"oltp", &"default")]).unwrap_err();
+    let expected = "--baseline a.json: its workload is oltp, and here it is default; expected a result of the same workload";
+    assert_eq!(refused.to_string(), expected);
+    let now = [time("off", &OFF), time("commit", &SLOWER)];
+    let conditions = ["commit > baseline", "commit > off"].map(condition);
+    let judged = judged(&conditions, Err(refused), &now, &of_compare());
+    assert_eq!((judged.conditions.len(), judged.refused.len(), judged.since), (1, 1, None));
+    assert_eq!(judged.conditions[0].result, Held::Holds);
 }

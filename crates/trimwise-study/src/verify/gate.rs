@@ -10,7 +10,9 @@ use trimwise::words;
 use super::{VerifyReport, VerifyRequest};
 use crate::bench::Device;
 use crate::bench::verify::Measured;
-use crate::gate::{Condition, Gate, Judged, Terms, Then, expect_alike, of_stages, read, version_note};
+use crate::gate::{
+    Condition, Gate, Judged, Terms, Then, expect_alike, judged, of_stages, read, version_note,
+};
 
 /// What is needed of a saved result.
 #[derive(Debug, Deserialize)]
@@ -74,43 +76,39 @@ impl<'a> VerifyGate<'a> {
     }
 
     /// Judges the speeds of a drive.
-    ///
-    /// # Errors
-    ///
-    /// If a stage was not measured, or the saved result is of another drive or other settings.
-    pub fn judge(&self, report: &VerifyReport) -> Result<Judged, Failure> {
+    pub fn judge(&self, report: &VerifyReport) -> Judged {
         let found = &report.found;
-        let then = match &self.then {
-            Some((path, then)) => {
-                let (own, now) = (&then.settings, &report.settings);
-                let fault = |fault: Option<&str>| fault.unwrap_or("none").to_owned();
-                let region = |start: f64, length: f64| format!("{start}:{length} %");
-                expect_alike(
-                    path,
-                    &[
-                        ("drive", &then.device.name, &found.device.name),
-                        ("size", &Bytes(then.device.size_bytes), &Bytes(found.device.size_bytes)),
-                        ("planted fault", &fault(own.fault.as_deref()), &fault(now.fault)),
-                        ("kind of data", &then.content, &found.content),
-                        ("torture", &own.torture_percent, &now.torture_percent),
-                        ("rest", &own.rest_s, &now.rest_s),
-                        (
-                            "region",
-                            &region(own.region_start_percent, own.region_length_percent),
-                            &region(now.region_start_percent, now.region_length_percent),
-                        ),
-                    ],
-                )?;
-                Some(Then {
-                    file: path.display().to_string(),
-                    trimwise: then.trimwise.clone(),
-                    measured: of_stages(&then.evidence.measured, then.device.is_model),
-                    notes: version_note(&then.trimwise),
-                })
-            }
-            None => None,
-        };
         let now = of_stages(&found.evidence.measured, found.device.is_model);
-        Gate { conditions: self.conditions.to_vec(), then }.judge(&now, &Terms::of_verify())
+        judged(self.conditions, self.then(report), &now, &Terms::of_verify())
+    }
+
+    fn then(&self, report: &VerifyReport) -> Result<Option<Then>, Failure> {
+        let Some((path, then)) = &self.then else { return Ok(None) };
+        let found = &report.found;
+        let (own, now) = (&then.settings, &report.settings);
+        let fault = |fault: Option<&str>| fault.unwrap_or("none").to_owned();
+        let region = |start: f64, length: f64| format!("{start}:{length} %");
+        expect_alike(
+            path,
+            &[
+                ("drive", &then.device.name, &found.device.name),
+                ("size", &Bytes(then.device.size_bytes), &Bytes(found.device.size_bytes)),
+                ("planted fault", &fault(own.fault.as_deref()), &fault(now.fault)),
+                ("kind of data", &then.content, &found.content),
+                ("torture", &own.torture_percent, &now.torture_percent),
+                ("rest", &own.rest_s, &now.rest_s),
+                (
+                    "region",
+                    &region(own.region_start_percent, own.region_length_percent),
+                    &region(now.region_start_percent, now.region_length_percent),
+                ),
+            ],
+        )?;
+        Ok(Some(Then {
+            file: path.display().to_string(),
+            trimwise: then.trimwise.clone(),
+            measured: of_stages(&then.evidence.measured, then.device.is_model),
+            notes: version_note(&then.trimwise),
+        }))
     }
 }

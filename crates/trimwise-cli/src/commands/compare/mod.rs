@@ -64,7 +64,7 @@ fn deliver(
     gate: &CompareGate,
     comparison: Comparison,
 ) -> Result<String, Failure> {
-    let (judged, failure) = gate::judged(gate.judge(&comparison));
+    let judged = gate.judge(&comparison);
     let text = || {
         let here = comparison.here.as_ref().filter(|_| arguments.details);
         let mut text = here.map_or_else(String::new, table::here);
@@ -78,5 +78,5 @@ fn deliver(
     };
     let answer = Gated { answer: &comparison, judged: &judged };
     let text = destinations.deliver_with_report(&answer, || report::html(&comparison), text)?;
-    output::concluded(text, comparison.ended_by.or(failure))
+    output::concluded(text, comparison.ended_by.or(gate::failure(&judged)))
 }

@@ -19,16 +19,16 @@ pub fn run(arguments: &VerifyArguments, caller: &dyn Caller) -> Result<String, F
     let GateArguments { fail_if, baseline } = &arguments.gate;
     let gate = VerifyGate::open(fail_if, baseline.as_deref(), &request)?;
     let verified = verify::run(&request, caller)?;
-    let (judged, failure) = gate::judged(match &verified {
+    let judged = match &verified {
         Verified::Drive(report) => gate.judge(report),
-        Verified::Directory(_) => Ok(Judged::default()),
-    });
+        Verified::Directory(_) => Judged::default(),
+    };
     let answer = Gated { answer: &verified, judged: &judged };
     let text = destinations.deliver(&answer, || match &verified {
         Verified::Drive(report) => table::render(report) + &gate::text(&judged),
         Verified::Directory(report) => table::render_directory(report),
     })?;
-    output::concluded(text, verified.failure().or(failure))
+    output::concluded(text, verified.failure().or(gate::failure(&judged)))
 }
 
 #[cfg(test)]

@@ -38,12 +38,12 @@ fn deliver(
     gate: &BenchGate<'_>,
     report: &BenchReport,
 ) -> Result<String, Failure> {
-    let (judged, failure) = gate::judged(gate.judge(report));
+    let judged = gate.judge(report);
     let html = || report::html(report);
     let answer = Gated { answer: report, judged: &judged };
     let text = || table::render(report) + &gate::text(&judged);
     let text = destinations.deliver_with_report(&answer, html, text)?;
-    output::concluded(text, report.failure().or(failure))
+    output::concluded(text, report.failure().or(gate::failure(&judged)))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use trimwise::compare::statistics::Sample;
 use trimwise::failure::Failure;
 use trimwise::units::Bytes;
 use trimwise_study::gate::{
-    Condition, Gate, Judged, Measured, Terms, Then, Unit, expect_alike, read, version_note,
+    Condition, Gate, Judged, Measured, Terms, Then, Unit, expect_alike, judged, read, version_note,
 };
 
 use super::{BenchReport, BenchRequest};
@@ -118,37 +118,35 @@ impl<'a> BenchGate<'a> {
     }
 
     /// Judges the results of tests.
-    pub fn judge(&self, report: &BenchReport) -> Result<Judged, Failure> {
-        let then = match &self.then {
-            Some((path, then)) => {
-                let (own, now) = (&then.settings, &report.settings);
-                let (before, after) = (&then.results.device, &report.results.device);
-                let region = |start: f64, length: f64| format!("{start}:{length} %");
-                expect_alike(
-                    path,
-                    &[
-                        ("drive", &before.name, &after.name),
-                        ("size", &Bytes(before.size_bytes), &Bytes(after.size_bytes)),
-                        ("kind of data", &own.content, &now.content),
-                        (
-                            "region",
-                            &region(own.region_start_percent, own.region_length_percent),
-                            &region(now.region_start_percent, now.region_length_percent),
-                        ),
-                        // A drive's speed depends on what was done to it before.
-                        ("list of tests", &own.tests.join(" "), &now.tests.join(" ")),
-                    ],
-                )?;
-                Some(Then {
-                    file: path.display().to_string(),
-                    trimwise: then.trimwise.to_string(),
-                    measured: measured(then),
-                    notes: version_note(&then.trimwise),
-                })
-            }
-            None => None,
-        };
-        let now = measured(report);
-        Gate { conditions: self.conditions.clone(), then }.judge(&now, &terms(Vec::new()))
+    pub fn judge(&self, report: &BenchReport) -> Judged {
+        judged(&self.conditions, self.then(report), &measured(report), &terms(Vec::new()))
+    }
+
+    fn then(&self, report: &BenchReport) -> Result<Option<Then>, Failure> {
+        let Some((path, then)) = &self.then else { return Ok(None) };
+        let (own, now) = (&then.settings, &report.settings);
+        let (before, after) = (&then.results.device, &report.results.device);
+        let region = |start: f64, length: f64| format!("{start}:{length} %");
+        expect_alike(
+            path,
+            &[
+                ("drive", &before.name, &after.name),
+                ("size", &Bytes(before.size_bytes), &Bytes(after.size_bytes)),
+                ("kind of data", &own.content, &now.content),
+                (
+                    "region",
+                    &region(own.region_start_percent, own.region_length_percent),
+                    &region(now.region_start_percent, now.region_length_percent),
+                ),
+                // A drive's speed depends on what was done to it before.
+                ("list of tests", &own.tests.join(" "), &now.tests.join(" ")),
+            ],
+        )?;
+        Ok(Some(Then {
+            file: path.display().to_string(),
+            trimwise: then.trimwise.to_string(),
+            measured: measured(then),
+            notes: version_note(&then.trimwise),
+        }))
     }
 }
