@@ -26,7 +26,9 @@ pub fn text(judged: &Judged) -> String {
     let is_in_failure = |held| matches!(held, Held::Holds | Held::TooFewRuns);
     let others = judged.conditions.iter().filter(|outcome| !is_in_failure(outcome.result));
     let mut text: String = others.map(|outcome| folded(&sentence(outcome), 0)).collect();
-    text.extend(judged.since.iter().map(since));
+    if let Some(of) = &judged.since {
+        text += &since(of, &text);
+    }
     if text.is_empty() { text } else { format!("\n{text}") }
 }
 
@@ -63,7 +65,7 @@ fn sentence(outcome: &Outcome) -> String {
     )
 }
 
-fn since(since: &Since) -> String {
+fn since(since: &Since, after: &str) -> String {
     let mut text = match &since.changes[..] {
         [] => {
             let figures = trimwise::numbers::counted(since.compared as u64, "figure");
@@ -72,7 +74,8 @@ fn since(since: &Since) -> String {
         changes => {
             let rows: Vec<[String; 6]> = changes.iter().map(row).collect();
             let title = format!("Changed since {}, beyond noise", since.file);
-            titled(&title, &["", "figure", "then", "now", "change", "p"], &rows)
+            let table = titled(&title, &["", "figure", "then", "now", "change", "p"], &rows);
+            if after.is_empty() { table } else { format!("\n{table}") }
         }
     };
     if since.untold > 0 {
@@ -88,4 +91,84 @@ fn row(changed: &Change) -> [String; 6] {
     let name = if place.is_empty() { subject.clone() } else { format!("{subject}, {place}") };
     let p = p.map_or_else(|| "exact".to_owned(), |p| format!("{p:.3}"));
     [name, figure.to_string(), unit.text(*then), unit.text(*now), change(change_percent / 100.0), p]
+}
+
+#[cfg(test)]
+mod tests {
+    use trimwise::failure::Mistake;
+    use trimwise_study::gate::Unit;
+
+    use super::*;
+
+    fn outcome(result: Held) -> Outcome {
+        Outcome {
+            condition: "commit > off by 5 %".to_owned(),
+            place: "sata-small".to_owned(),
+            result,
+            figure: "time".into(),
+            unit: Unit::Seconds,
+            value: 164.2,
+            other: 146.3,
+            excess_percent: Some(12.25),
+            p: Some(0.0286),
+        }
+    }
+
+    fn judged(results: &[Held]) -> Judged {
+        Judged { conditions: results.iter().map(|held| outcome(*held)).collect(), ..Judged::default() }
+    }
+
+    #[test]
+    fn a_condition_that_holds_fails_the_command_with_its_numbers() {
+        let said =
+            "`commit > off by 5 %` (sata-small) holds: time 164.2 s against 146.3 s, +12.2 %, p = 0.029.";
+        let all = [Held::DoesNotHold, Held::TooFewRuns, Held::Holds];
+        assert_eq!(failure(&judged(&all)), Some(Failure::run(said)));
+        let text = text(&judged(&all));
+        assert!(text.starts_with("\n`commit > off by 5 %` (sata-small) does not hold: time "), "{text}");
+        assert_eq!(text.matches("commit > off").count(), 1, "the failure says what holds: {text}");
+    }
+
+    #[test]
+    fn what_cannot_be_told_is_another_exit_code_than_what_holds() {
+        assert_eq!(failure(&judged(&[Held::DoesNotHold, Held::WithinNoise])), None);
+        let untold = failure(&judged(&[Held::DoesNotHold, Held::TooFewRuns]));
+        assert!(
+            matches!(&untold, Some(Failure::Unchecked(why)) if why.contains("cannot be told with so few runs"))
+        );
+        let refused = vec![Mistake::that("no such policy")];
+        let refused = Judged { refused, ..judged(&[Held::TooFewRuns]) };
+        assert!(matches!(failure(&refused), Some(Failure::Usage(_))));
+        assert_eq!(text(&Judged::default()), "");
+    }
+
+    #[test]
+    fn what_changed_is_a_table_and_that_nothing_did_is_said() {
+        let since = Since {
+            file: "a.json".to_owned(),
+            trimwise: "0.1.0".to_owned(),
+            notes: vec!["it is of Linux 5.10, and this run of Linux 6.12".to_owned()],
+            compared: 4,
+            untold: 1,
+            changes: Vec::new(),
+        };
+        let said = |since: Since| text(&Judged { since: Some(since), ..Judged::default() });
+        let expected = "\nSince a.json: no change beyond noise in 4 figures.\n\
+                        Too few runs to tell whether 1 figure changed.\n\
+                        The saved result: it is of Linux 5.10, and this run of Linux 6.12.\n";
+        assert_eq!(said(since.clone()), expected);
+        let change = Change {
+            place: String::new(),
+            subject: "clean".to_owned(),
+            figure: "read_mb_per_s".into(),
+            unit: Unit::Number,
+            then: 507.4,
+            now: 400.0,
+            change_percent: -21.2,
+            p: None,
+        };
+        let text = said(Since { changes: vec![change], notes: Vec::new(), untold: 0, ..since });
+        let row = "clean  read_mb_per_s  507.4  400.0  \u{2212}21.2 %  exact";
+        assert!(text.contains("Changed since a.json, beyond noise\n") && text.contains(row), "{text}");
+    }
 }

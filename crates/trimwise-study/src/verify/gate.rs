@@ -3,9 +3,8 @@
 use std::path::Path;
 
 use serde::Deserialize;
-use trimwise::failure::{Failure, Mistake, set};
+use trimwise::failure::{Failure, Mistake};
 use trimwise::units::Bytes;
-use trimwise::words;
 
 use super::{VerifyReport, VerifyRequest};
 use crate::bench::Device;
@@ -58,11 +57,7 @@ impl<'a> VerifyGate<'a> {
     ) -> Result<Self, Failure> {
         let field = if conditions.is_empty() { "baseline" } else { "fail_if" };
         if request.target.starts_with("dir:") && (baseline.is_some() || !conditions.is_empty()) {
-            let why = words![
-                "cannot be used with ",
-                set("target", &request.target),
-                ", where no speed is measured"
-            ];
+            let why = format!("cannot be used with {}, where no speed is measured", request.target);
             return Err(Mistake::on(field).that_is(why).expected("a profile, file:PATH or dev:PATH").fail());
         }
         let then = match baseline {

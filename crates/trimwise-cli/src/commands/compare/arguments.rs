@@ -143,8 +143,8 @@ const COMPARE_EXAMPLES: &str = "Examples:\n  \
     your PostMark configuration on your device profile, 80 % full\n  \
     trimwise compare --device sata-small sata-generic --json - | jq .conclusion\n      \
     two devices, for another program to read\n  \
-    trimwise compare --baseline before.json --fail-if \"commit > baseline by 5 %\" --fail-if \"commit > off\"\n      \
-    exit code 1 if discard takes 5 % longer than in the saved result, or longer than no TRIM\n  \
+    trimwise compare --baseline before.json --fail-if \"commit > baseline by 5 %\"\n      \
+    exit code 1 if discard takes more than 5 % longer than in the saved result\n  \
     trimwise compare --days 7 --workload desktop --day office\n      \
     a week: no TRIM, discard, daily and weekly fstrim, judicious and the daemon in one table\n  \
     trimwise compare --fs xfs --policy nodiscard discard\n      \
