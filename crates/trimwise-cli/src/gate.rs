@@ -11,8 +11,9 @@ use crate::table::{folded, titled};
 
 #[derive(Clone, Debug, Default, Args)]
 pub struct GateArguments {
-    /// Exit with code 1 if this holds beyond noise (3: too few runs to tell): '[FIGURE of] NAME > VALUE' or '[FIGURE of] NAME > OTHER by N %', or
-    /// with <; OTHER may be `baseline`, which is NAME in the file of --baseline. May be given several times
+    /// Exit with code 1 if this holds beyond noise (3: too few runs to tell): '[FIGURE of] NAME > VALUE' or '[FIGURE of]
+    /// NAME > OTHER by N %', or with <; OTHER may be `baseline`, which is NAME in the saved result. May be given several
+    /// times
     #[arg(long, value_name = "CONDITION")]
     pub fail_if: Vec<Condition>,
 

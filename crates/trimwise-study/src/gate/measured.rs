@@ -144,8 +144,11 @@ fn of_policy(device: &str, p: &PolicySummary<'_>) -> Vec<Measured> {
     measured
 }
 
+/// The name of a figure of a stage, and how it is read.
+type Speed = (&'static str, fn(&Stage) -> &[f64]);
+
 /// Figures of a stage of `verify`.
-const SPEEDS: [(&str, fn(&Stage) -> &Vec<f64>); 2] = [
+const SPEEDS: [Speed; 2] = [
     ("read_mb_per_s", |measured| &measured.reads_mb_per_s),
     ("write_mb_per_s", |measured| &measured.writes_mb_per_s),
 ];
@@ -156,13 +159,13 @@ fn stages() -> [&'static str; 4] {
 
 /// Returns the speeds of a drive that `verify` measured. A model has no noise.
 pub fn of_stages(measured: &[Stage], is_model: bool) -> Vec<Measured> {
-    let of = |subject: &str, measured: &Stage, (figure, values): (&'static str, fn(&Stage) -> &Vec<f64>)| {
+    let of = |subject: &str, measured: &Stage, (figure, values): Speed| {
         Some(Measured {
             place: String::new(),
             subject: subject.to_owned(),
             figure: figure.into(),
             unit: Unit::Number,
-            sample: Sample::new(values(measured).clone(), is_model)?,
+            sample: Sample::new(values(measured).to_vec(), is_model)?,
             is_tracked: true,
         })
     };
