@@ -106,6 +106,9 @@ struct Quantity {
     mark: &'static str,
 }
 
+/// Reads a part of a quantity that becomes a column.
+type Part = fn(&Quantity) -> &str;
+
 /// Units of cells: that of the heading, the digits by which a decimal unit is smaller, and the bytes of one of a size.
 const UNITS: [(&str, &str, usize, f64); 15] = [
     ("", "", 0, 0.0),
@@ -176,15 +179,14 @@ fn quantities(heading: &str, cells: &[&str]) -> Option<Vec<Vec<String>>> {
     if known.any(|cell| cell.unit != unit) {
         return None;
     }
-    let column = |unit: &str, of: fn(&Quantity) -> &str| {
+    let column = |unit: &str, of: Part| {
         let heading = if unit.is_empty() { heading.to_owned() } else { format!("{heading}, {unit}") };
         let column = std::iter::once(heading).chain(cells.iter().map(|cell| of(cell).to_owned()));
         column.collect::<Vec<String>>()
     };
     let mut columns = vec![column(unit, |cell| &cell.number)];
-    let others: [(&str, fn(&Quantity) -> &str); 2] =
-        [("\u{b1} %", |cell| &cell.plus_minus_percent), ("~", |cell| cell.mark)];
-    let is_used = |(_, of): &(&str, fn(&Quantity) -> &str)| cells.iter().any(|cell| !of(cell).is_empty());
+    let others: [(&str, Part); 2] = [("\u{b1} %", |cell| &cell.plus_minus_percent), ("~", |cell| cell.mark)];
+    let is_used = |(_, of): &(&str, Part)| cells.iter().any(|cell| !of(cell).is_empty());
     columns.extend(others.into_iter().filter(is_used).map(|(unit, of)| column(unit, of)));
     Some(columns)
 }

@@ -305,7 +305,7 @@ fn conditions_and_a_saved_result_decide_about_the_exit_code() {
     let compare = |at: u32, options: &str, conditions: &[&str]| {
         let line = "compare --workload small.pmrc --device small.toml --policy off commit";
         let mut command = trimwise(dir.path(), &format!("{line} --utilization {at} {options}"));
-        conditions.iter().for_each(|condition| drop(command.args(["--fail-if", condition])));
+        command.args(conditions.iter().flat_map(|condition| ["--fail-if", condition]));
         let Output { status, stdout, stderr } = command.output().unwrap();
         let [out, err] = [stdout, stderr].map(|text| String::from_utf8(text).unwrap());
         (status.code(), out, err)
