@@ -17,9 +17,28 @@ pub struct JsonArguments {
     #[arg(long, short = 'J', value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<PathBuf>,
 
-    /// Replace the file of --json if it exists
+    /// Replace the file of the result if it exists
     #[arg(long, short = 'f')]
     pub force: bool,
+}
+
+/// Other forms of the tables; of these and --json, one at most.
+#[derive(Clone, Debug, Default, Args)]
+pub struct TableArguments {
+    /// Write the tables as CSV to a new file; `-`, or no FILE, prints them instead of the text
+    #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-", conflicts_with = "json")]
+    pub csv: Option<PathBuf>,
+
+    /// Write the tables as Markdown to a new file; `-`, or no FILE, prints them instead of the text
+    #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-",
+          conflicts_with_all = ["json", "csv"])]
+    pub markdown: Option<PathBuf>,
+}
+
+impl TableArguments {
+    pub const fn are_wanted(&self) -> bool {
+        self.csv.is_some() || self.markdown.is_some()
+    }
 }
 
 #[derive(Clone, Debug, Default, Args)]
@@ -33,11 +52,14 @@ pub struct OutputArguments {
     #[arg(long, short = 'J', value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<PathBuf>,
 
+    #[command(flatten)]
+    pub tables: TableArguments,
+
     /// Write an HTML report to DIR/index.html (one file, nothing else needed)
     #[arg(long, short = 'r', value_name = "DIR")]
     pub report: Option<PathBuf>,
 
-    /// Replace existing files of --json and --report
+    /// Replace existing files of the results
     #[arg(long, short = 'f')]
     pub force: bool,
 }

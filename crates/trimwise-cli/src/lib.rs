@@ -8,6 +8,7 @@ pub mod commands;
 mod conclusion;
 pub mod embed;
 pub mod figures;
+pub mod gate;
 pub mod interrupt;
 pub mod laboratory;
 pub mod output;

@@ -19,13 +19,32 @@ use trimwise_linux::files::{give_name, open_output, unfinished_beside};
 use trimwise_study::Versioned;
 use trimwise_study::place::{check_directory, check_file, is_stdout, resolved, split_at_missing};
 
-use crate::arguments::{JsonArguments, OutputArguments};
+use crate::arguments::{JsonArguments, OutputArguments, TableArguments};
 use crate::interrupt;
-use crate::table::fitted;
+use crate::table::{export, fitted};
+
+/// The form of a result for other programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Json,
+    Csv,
+    Markdown,
+}
+
+impl Form {
+    const fn key(self) -> &'static str {
+        match self {
+            Self::Json => "json",
+            Self::Csv => "csv",
+            Self::Markdown => "markdown",
+        }
+    }
+}
 
 #[derive(Clone, Debug)]
 pub struct Destinations {
-    json: Option<PathBuf>,
+    /// The result in another form than the text. The command line takes one at most.
+    result: Option<(Form, PathBuf)>,
     report: Option<PathBuf>,
     force: bool,
 }
@@ -34,15 +53,18 @@ impl Destinations {
     /// Checks that results can be written to their destinations.
     pub fn check(arguments: &OutputArguments) -> Result<Self, Failure> {
         let force = arguments.force;
-        let json = arguments.json.as_deref().filter(|p| !is_stdout(p));
-        if let (Some(json), Some(report)) = (json, &arguments.report) {
-            let (file, directory) = (resolved(json), resolved(report));
+        let TableArguments { csv, markdown } = &arguments.tables;
+        let forms = [(Form::Json, &arguments.json), (Form::Csv, csv), (Form::Markdown, markdown)];
+        let result = forms.into_iter().find_map(|(form, path)| Some((form, path.clone()?)));
+        let file = result.as_ref().filter(|(_, path)| !is_stdout(path));
+        if let (Some((form, path)), Some(report)) = (file, &arguments.report) {
+            let (file, directory) = (resolved(path), resolved(report));
             if directory.starts_with(&file) || file == directory.join("index.html") {
-                return Err(one_replaces(("json".into(), json), ("report".into(), report)));
+                return Err(one_replaces((form.key().into(), path), ("report".into(), report)));
             }
         }
-        if let Some(json) = json {
-            check_file("json", json, force)?;
+        if let Some((form, path)) = file {
+            check_file(form.key(), path, force)?;
         }
         if let Some(directory) = &arguments.report {
             check_directory("report", directory)?;
@@ -50,18 +72,28 @@ impl Destinations {
                 check_file("report", &directory.join("index.html"), force)?;
             }
         }
-        Ok(Self { json: arguments.json.clone(), report: arguments.report.clone(), force })
+        Ok(Self { result, report: arguments.report.clone(), force })
     }
 
     /// Like [`Self::check`], for a command that writes JSON but no report.
     pub fn check_json(arguments: &JsonArguments) -> Result<Self, Failure> {
-        let JsonArguments { json, force } = arguments.clone();
-        Self::check(&OutputArguments { json, force, ..OutputArguments::default() })
+        Self::check_forms(arguments, &TableArguments::default())
     }
 
-    /// Returns true if standard output carries only JSON.
-    pub fn json_to_stdout(&self) -> bool {
-        self.json.as_deref().is_some_and(is_stdout)
+    /// Like [`Self::check`], for a command with tables but no report.
+    pub fn check_forms(arguments: &JsonArguments, tables: &TableArguments) -> Result<Self, Failure> {
+        let JsonArguments { json, force } = arguments.clone();
+        let tables = tables.clone();
+        Self::check(&OutputArguments { json, tables, force, ..OutputArguments::default() })
+    }
+
+    /// Returns true if standard output carries only the result for another program.
+    pub fn result_to_stdout(&self) -> bool {
+        self.result.as_ref().is_some_and(|(_, path)| is_stdout(path))
+    }
+
+    pub const fn wants_result(&self) -> bool {
+        self.result.is_some()
     }
 
     pub fn wants_report(&self) -> bool {
@@ -81,7 +113,7 @@ impl Destinations {
         html: impl FnOnce() -> Result<String, Failure>,
         text: impl FnOnce() -> String,
     ) -> Result<String, Failure> {
-        self.deliver_text(Versioned::of(json).text(), html, text)
+        self.deliver_text(|| Versioned::of(json).text(), html, text)
     }
 
     /// Like [`Self::deliver_with_report`], for a list; each of its documents has the schema's number.
@@ -92,25 +124,41 @@ impl Destinations {
         text: impl FnOnce() -> String,
     ) -> Result<String, Failure> {
         let list: Vec<_> = list.iter().map(Versioned::of).collect();
-        self.deliver_text(serde_json::to_string_pretty(&list), html, text)
+        self.deliver_text(|| serde_json::to_string_pretty(&list), html, text)
     }
 
     fn deliver_text(
         &self,
-        json: serde_json::Result<String>,
+        json: impl FnOnce() -> serde_json::Result<String>,
         html: impl FnOnce() -> Result<String, Failure>,
         text: impl FnOnce() -> String,
     ) -> Result<String, Failure> {
         interrupt::begin_delivery();
-        let json = json.map_err(|e| Failure::run(format!("--json: {e}")));
-        let written = json.and_then(|json| self.write_json(&(json + "\n")));
+        let form = self.result.as_ref().map(|(form, _)| *form);
+        let is_shown = !self.result_to_stdout();
+        // Tables are made with the text.
+        let (mut text, tables) = match form {
+            Some(Form::Csv | Form::Markdown) => export::tables_of(text),
+            _ if is_shown => (text(), Vec::new()),
+            _ => (String::new(), Vec::new()),
+        };
+        if !is_shown {
+            text.clear();
+        }
+        let result = match form {
+            Some(Form::Csv) => Ok(export::csv(&tables)),
+            Some(Form::Markdown) => Ok(export::markdown(&tables)),
+            Some(Form::Json) => json().map(|json| json + "\n"),
+            None => Ok(String::new()),
+        };
+        let result = result.map_err(|e| Failure::run(format!("--json: {e}")));
+        let written = result.and_then(|result| self.write_form(&result));
         let report = match self.wants_report() {
             true => html().and_then(|html| self.write_report(&html)),
             false => Ok(None),
         };
-        let mut text = if self.json_to_stdout() { String::new() } else { text() };
         if let Ok(Some(path)) = report.as_ref()
-            && !self.json_to_stdout()
+            && is_shown
         {
             text += &format!("Report: {}\n", path.display());
         }
@@ -120,12 +168,13 @@ impl Destinations {
         }
     }
 
-    fn write_json(&self, json: &str) -> Result<(), Failure> {
-        let Some(path) = &self.json else { return Ok(()) };
-        if is_stdout(path) {
-            return print_always(json).map_err(|failure| rescued(failure, "json", json));
-        }
-        self.write_file("--json", path, json).map_err(|failure| rescued(failure, "json", json))
+    fn write_form(&self, result: &str) -> Result<(), Failure> {
+        let Some((form, path)) = &self.result else { return Ok(()) };
+        let written = match is_stdout(path) {
+            true => print_always(result),
+            false => self.write_file(&format!("--{}", form.key()), path, result),
+        };
+        written.map_err(|failure| rescued(failure, form.key(), result))
     }
 
     fn write_report(&self, html: &str) -> Result<Option<PathBuf>, Failure> {
@@ -147,7 +196,7 @@ impl Destinations {
     }
 
     /// Rejects another option's file if it exists or cannot be written, is standard output, or is also the file of the
-    /// JSON.
+    /// result.
     pub fn check_another(&self, key: &'static str, path: &Path) -> Result<(), Failure> {
         self.expect_apart(key, path)?;
         check_file(key, path, self.force)
@@ -158,22 +207,22 @@ impl Destinations {
         self.force
     }
 
-    /// Rejects another option's file if it is standard output, or also the file of the JSON.
+    /// Rejects another option's file if it is standard output, or also the file of the result.
     pub fn expect_apart(&self, key: impl Into<Key>, path: &Path) -> Result<(), Failure> {
         let key = key.into();
         if is_stdout(path) {
             return Err(Mistake::of(key, "-").because("cannot be printed").expected("a file").fail());
         }
-        self.json.as_deref().map_or(Ok(()), |json| expect_two_files(("json".into(), json), (key, path)))
+        let Some((form, result)) = &self.result else { return Ok(()) };
+        expect_two_files((form.key().into(), result), (key, path))
     }
 
     /// Rejects results inside another option's directory, which is read as a whole.
     pub fn expect_outside(&self, key: impl Into<Key>, directory: &Path) -> Result<(), Failure> {
-        let json = self.json.as_deref().filter(|json| !is_stdout(json));
-        let results = [("json", json), ("report", self.report.as_deref())];
-        let is_inside = |path: &Path| resolved(path).starts_with(resolved(directory));
-        match results.into_iter().find_map(|(name, path)| Some((name, path.filter(|path| is_inside(path))?)))
-        {
+        let result = self.result.as_ref().filter(|(_, path)| !is_stdout(path));
+        let result = result.map(|(form, path)| (form.key(), path));
+        let mut all = result.into_iter().chain(self.report.iter().map(|path| ("report", path)));
+        match all.find(|(_, path)| resolved(path).starts_with(resolved(directory))) {
             None => Ok(()),
             Some((name, path)) => {
                 let folder = set(key, directory.display());
@@ -308,7 +357,7 @@ mod tests {
     }
 
     fn write(destinations: &Destinations, n: u32) -> Result<(), Failure> {
-        destinations.write_json(&format!("{n}\n"))
+        destinations.write_form(&format!("{n}\n"))
     }
 
     #[test]
@@ -374,8 +423,9 @@ mod tests {
     fn regression_two_results_that_cannot_be_written_are_both_saved_and_named() {
         let dir = tempfile::tempdir().unwrap();
         let report = Some(dir.path().join("c").join("d".repeat(300)));
-        let destinations = Destinations { json: Some("/dev/full".into()), report, force: false };
-        let failure = destinations.deliver_text(Ok("{}".to_owned()), || Ok("<p>".to_owned()), String::new);
+        let destinations =
+            Destinations { result: Some((Form::Json, "/dev/full".into())), report, force: false };
+        let failure = destinations.deliver_text(|| Ok("{}".to_owned()), || Ok("<p>".to_owned()), String::new);
         let said = failure.unwrap_err().to_string();
         let saved = said.split("the result was saved in ").skip(1);
         let paths: Vec<&str> = saved.filter_map(|path| path.split(';').next()).collect();

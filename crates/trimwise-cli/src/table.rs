@@ -1,5 +1,6 @@
 //! Text that fits the terminal, or 100 columns without one.
 
+pub mod export;
 mod grid;
 pub mod plot;
 
@@ -39,9 +40,20 @@ pub fn laid_out(header: &[impl AsRef<str>], rows: &[impl AsRef<[String]>]) -> St
     laid_out_with(header, rows, &[])
 }
 
-/// Lays out a table as [`laid_out`] does, with a line above a row.
-pub fn laid_out_in_two(header: &[String], rows: &[Vec<String>], parted_at: Option<usize>) -> String {
-    Grid::new(header, rows, &[]).parted_at(parted_at).within(width_here())
+/// Lays out a table as [`laid_out`] does, below its title.
+pub fn titled(title: &str, header: &[impl AsRef<str>], rows: &[impl AsRef<[String]>]) -> String {
+    titled_in_two(title, header, rows, None)
+}
+
+/// Lays out a table as [`titled`] does, with a line above a row.
+pub fn titled_in_two(
+    title: &str,
+    header: &[impl AsRef<str>],
+    rows: &[impl AsRef<[String]>],
+    parted_at: Option<usize>,
+) -> String {
+    export::keep(title, header, rows, &[]);
+    format!("{}\n\n{}", bold(title), Grid::new(header, rows, &[]).parted_at(parted_at).within(width_here()))
 }
 
 /// Lays out a table as [`laid_out`] does, with a description below each row, from which it is never separated.
@@ -50,6 +62,7 @@ pub fn laid_out_with(
     rows: &[impl AsRef<[String]>],
     descriptions: &[String],
 ) -> String {
+    export::keep("", header, rows, descriptions);
     Grid::new(header, rows, descriptions).within(width_here())
 }
 

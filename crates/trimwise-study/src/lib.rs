@@ -23,6 +23,7 @@ pub mod doctor;
 pub mod figures;
 pub mod findings;
 pub mod fleet;
+pub mod gate;
 pub mod given;
 pub mod guest_limits;
 pub mod import;

@@ -4,9 +4,9 @@ use clap::Args;
 use trimwise::failure::Failure;
 use trimwise_study::policies::{Example, Policies, Term};
 
-use crate::arguments::JsonArguments;
+use crate::arguments::{JsonArguments, TableArguments};
 use crate::output::Destinations;
-use crate::table::folded;
+use crate::table::{export, folded};
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:\n  \
@@ -16,17 +16,25 @@ use crate::table::folded;
 pub struct PoliciesArguments {
     #[command(flatten)]
     pub json: JsonArguments,
+
+    #[command(flatten)]
+    pub tables: TableArguments,
 }
 
 fn text(list: &Policies) -> String {
     let terms = "Terms; join them with `+` (capitals: a value; brackets: optional)";
     let mut text = folded(terms, 0) + "\n";
+    let rows = list.terms.iter().map(|Term { term, meaning }| [term.to_string(), meaning.to_string()]);
+    export::keep("Terms", &["term", "meaning"], rows, &[]);
     for Term { term, meaning } in &list.terms {
         text += &format!("{term}\n{}", folded(meaning, 4));
     }
     let examples =
         "Examples (* run by `trimwise compare` if no policy is given; L also for trimwised, on live hosts)";
     text += &format!("\n{}\n", folded(examples, 0));
+    let yes = |yes: bool| if yes { "yes" } else { "" }.to_owned();
+    let rows = list.examples.iter().map(|e| [e.policy.to_string(), yes(e.default), yes(e.live)]);
+    export::keep("Examples", &["policy", "default", "for trimwised"], rows, &[]);
     for Example { policy, default, live, .. } in &list.examples {
         let mark = |marked: bool, mark: char| if marked { mark } else { ' ' };
         text += &format!("{}{} {policy}\n", mark(*default, '*'), mark(*live, 'L'));
@@ -35,8 +43,7 @@ fn text(list: &Policies) -> String {
 }
 
 pub fn run(arguments: &PoliciesArguments) -> Result<String, Failure> {
-    let PoliciesArguments { json } = arguments;
-    let destinations = Destinations::check_json(json)?;
+    let destinations = Destinations::check_forms(&arguments.json, &arguments.tables)?;
     let policies = Policies::all();
     destinations.deliver(&policies, || text(&policies))
 }

@@ -8,9 +8,9 @@ use trimwise_study::import;
 use trimwise_study::jobs::Understood;
 use trimwise_study::workloads::{Day, One, Workload, Workloads};
 
-use crate::arguments::{JsonArguments, word};
+use crate::arguments::{JsonArguments, TableArguments, word};
 use crate::output::{self, Destinations};
-use crate::table::{bold, folded};
+use crate::table::{bold, export, folded};
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:\n  \
@@ -26,15 +26,18 @@ use crate::table::{bold, folded};
     What each of them does: docs/guide.md")]
 pub struct WorkloadsArguments {
     /// Show this one: a named workload; or what is understood of a fio job, with the options that override its own
-    #[arg(value_name = "NAME|job:FILE.fio", value_parser = word, conflicts_with = "import")]
+    #[arg(value_name = "NAME|job:FILE.fio", value_parser = word, conflicts_with_all = ["import", "csv", "markdown"])]
     pub workload: Option<String>,
 
     /// Print a workload of MQSim (workload.xml) as a fio job
-    #[arg(long, value_name = "FILE", value_parser = word, conflicts_with_all = ["json", "force"])]
+    #[arg(long, value_name = "FILE", value_parser = word, conflicts_with_all = ["json", "csv", "markdown", "force"])]
     pub import: Option<String>,
 
     #[command(flatten)]
     pub json: JsonArguments,
+
+    #[command(flatten)]
+    pub tables: TableArguments,
 }
 
 fn one(workload: &Workload) -> String {
@@ -55,8 +58,19 @@ fn one(workload: &Workload) -> String {
 
 fn text(list: &Workloads) -> String {
     let mut text = String::new();
+    let mut rows = Vec::new();
     for workload in &list.workloads {
         text += &one(workload);
+        rows.extend(workload.parameters.iter().map(|parameter| {
+            let unit = if parameter.kind == Kind::Percent { " %" } else { "" };
+            [
+                workload.name.to_owned(),
+                parameter.name.into(),
+                parameter.shown(parameter.default) + unit,
+                parameter.about.into(),
+                parameter.source.into(),
+            ]
+        }));
         text.push('\n');
     }
     let notes = "Written NAME[:KEY=VALUE,...], as in --workload lsm:operations=1M,value=4KiB; several side by \
@@ -64,6 +78,9 @@ fn text(list: &Workloads) -> String {
                  docs/guide.md.";
     text += &folded(notes, 0);
     text += &folded("\nDays, as in --days 7 --day office; the work of each hour is a share of all:", 0);
+    export::keep("Parameters", &["workload", "parameter", "default", "meaning", "source"], rows, &[]);
+    let days = list.days.iter().map(|day| [day.name, day.about, day.source].map(str::to_owned));
+    export::keep("Days", &["day", "meaning", "source"], days, &[]);
     for Day { name, about, source, .. } in &list.days {
         let source = if *source == "-" { String::new() } else { format!(" [{source}]") };
         text += &folded(&format!("{}: {about}{source}", bold(name)), 4);
@@ -88,12 +105,12 @@ fn job_text(job: &Understood) -> String {
 }
 
 pub fn run(arguments: &WorkloadsArguments) -> Result<String, Failure> {
-    let WorkloadsArguments { workload, import, json } = arguments;
+    let WorkloadsArguments { workload, import, json, tables } = arguments;
     if let Some(file) = import {
         // This text is meant to be saved as a file, so its lines are not wrapped.
         return output::print_always(import::import_job(file)?).map(|()| String::new());
     }
-    let destinations = Destinations::check_json(json)?;
+    let destinations = Destinations::check_forms(json, tables)?;
     if let Some(job) = workload {
         if let Some(named) = One::named(job)? {
             let One { workload, .. } = &named;

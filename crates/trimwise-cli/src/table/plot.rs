@@ -4,13 +4,13 @@ pub use trimwise_study::plot::Table as Block;
 use trimwise_study::plot::{Place, Plot, PlotKind, Point};
 
 use super::grid::BETWEEN;
-use super::{WIDTH_MAX, bold, folded, laid_out};
+use super::{WIDTH_MAX, folded, titled};
 use crate::figures::{NONE, significant, thousands};
 
 /// Returns a table as text, under its title with `of` in front.
 pub fn text(block: &Block, of: &str) -> String {
     let title = folded(&format!("{of}{}", block.title), 0);
-    format!("{}\n\n{}\n", bold(title.trim_end()), laid_out(&block.header, &block.rows))
+    titled(title.trim_end(), &block.header, &block.rows) + "\n"
 }
 
 /// Plots with more places are only drawn, in the report.

@@ -295,3 +295,52 @@ fn regression_an_interrupt_ends_a_delivery_that_is_stuck() {
     stdout.read_exact(&mut [0]).unwrap();
     assert_eq!(interrupted(child, |_| true), Some(130));
 }
+
+/// The small workload frees nothing, so `off` and `commit` take the same time, and only stale space differs.
+#[test]
+fn conditions_and_a_saved_result_decide_about_the_exit_code() {
+    let dir = tempfile::tempdir().unwrap();
+    small_workload(dir.path());
+    small_drive(dir.path());
+    let compare = |at: u32, options: &str, conditions: &[&str]| {
+        let line = "compare --workload small.pmrc --device small.toml --policy off commit";
+        let mut command = trimwise(dir.path(), &format!("{line} --utilization {at} {options}"));
+        command.args(conditions.iter().flat_map(|condition| ["--fail-if", condition]));
+        let Output { status, stdout, stderr } = command.output().unwrap();
+        let [out, err] = [stdout, stderr].map(|text| String::from_utf8(text).unwrap());
+        (status.code(), out, err)
+    };
+    let (code, out, err) =
+        compare(10, "--reps 4 --json a.json", &["stale_units_max of off > 1 MiB", "off > 1 h"]);
+    assert_eq!(code, Some(1), "{err}");
+    assert!(
+        out.contains("vs off") && out.contains("\n`off > 1 h` (sata-small) does not hold: time "),
+        "{out}"
+    );
+    assert!(err.contains("`stale_units_max of off > 1 MiB` (sata-small) holds: stale_units_max "), "{err}");
+    let (code, out, err) =
+        compare(10, "--reps 4 --baseline a.json", &["discard > baseline", "commit > off by 5 %"]);
+    assert_eq!(code, Some(0), "{err}");
+    assert!(out.contains("Since a.json: no change beyond noise in 4 figures."), "{out}");
+    let (code, out, err) = compare(10, "--reps 4 --csv", &[]);
+    assert_eq!(code, Some(0), "{err}");
+    let mut lines = out.lines();
+    let header = "policy,n,\"total, s\",\"total, ± %\",vs off,\"vs off, ~\",vs ideal,trans./s,WA,";
+    assert!(lines.next().unwrap().starts_with(header), "{out}");
+    assert!(lines.next().unwrap().starts_with("off,4,0.00") && lines.count() == 1, "{out}");
+    for (at, options, condition, code, words) in [
+        (10, "--reps 1", "stale_units_max of commit < off", 3, "cannot be told with so few runs"),
+        (
+            10,
+            "--reps 1",
+            "ideal > off",
+            2,
+            "`ideal` is not among the policies of this run; expected one of off, commit",
+        ),
+        (20, "--reps 1 --baseline a.json", "off > 1 s", 2, "its utilization is 10 %, and here it is 20 %"),
+    ] {
+        let (found, _, err) = compare(at, options, &[condition]);
+        assert_eq!(found, Some(code), "{condition}: {err}");
+        assert!(err.contains(words), "{condition}: {err}");
+    }
+}

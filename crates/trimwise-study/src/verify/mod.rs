@@ -4,6 +4,7 @@
 //! mounted file system, which destroys nothing.
 
 pub mod directory;
+mod gate;
 mod plant;
 
 use std::ops::RangeInclusive;
@@ -31,6 +32,7 @@ use crate::real_target::RealTarget;
 use crate::{as_text, defaults, input};
 
 use directory::DirectoryReport;
+pub use gate::VerifyGate;
 pub use plant::Plant;
 
 /// Called with the completed thousandths.

@@ -33,7 +33,7 @@ const Z_95: f64 = 1.959_964;
 pub(crate) const RUNS_FOR_INTERVAL: usize = 6;
 
 /// Runs on either side that the U test needs to find any difference at [`CONFIDENCE`]: 2 / (8 over 4) = 2.9 %.
-pub(crate) const RUNS_FOR_TEST: usize = 4;
+pub const RUNS_FOR_TEST: usize = 4;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {

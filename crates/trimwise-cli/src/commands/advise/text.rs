@@ -13,7 +13,7 @@ use trimwise_study::compare::check::longer;
 use crate::commands::compare::table;
 use crate::conclusion;
 use crate::figures;
-use crate::table::{bold, folded, laid_out};
+use crate::table::{bold, folded, titled};
 
 /// Marks a cell where nothing ran.
 const NOT_RUN: &str = "\u{b7}";
@@ -56,7 +56,7 @@ fn explained(advice: &Advice) -> String {
     if let Some(comparison) = comparison
         && !advice.costs.is_empty()
     {
-        text += &format!("\n{}\n\n{}", bold("The cost of another choice"), costs(advice, comparison));
+        text += &format!("\n{}", costs(advice, comparison));
     }
     text += &checked(comparison);
     for gated in Gated::ALL {
@@ -157,7 +157,8 @@ fn interval(d: &Difference) -> String {
 
 fn costs(advice: &Advice, comparison: &Comparison) -> String {
     let (header, rows) = cost_rows(advice, comparison);
-    format!("{}\n{}", laid_out(&header, &rows), folded(&cost_caption(advice), 0))
+    let table = titled("The cost of another choice", &header, &rows);
+    format!("{table}\n{}", folded(&cost_caption(advice), 0))
 }
 
 /// Returns the header and rows of the cost table.
@@ -211,7 +212,7 @@ fn checked(comparison: Option<&Comparison>) -> String {
     let Some(device) = summary.devices.first() else { return String::new() };
     let (header, rows) = table::columns(device, comparison, summary.measure, &table::TABLE);
     let title = format!("Checked on the {} of Linux {}", kernel.file_system, kernel.title());
-    format!("\n{}\n\n{}", bold(&title), laid_out(&header, &rows))
+    format!("\n{}", titled(&title, &header, &rows))
 }
 
 /// Renders the response surface, LOW x HIGH: how much longer each run took than the best.
@@ -224,7 +225,7 @@ fn surface(searched: &Searched, gated: Gated) -> String {
         .into_iter()
         .map(|(low, row)| std::iter::once(low).chain(row.into_iter().map(|cell| cell.text)).collect())
         .collect();
-    format!("\n{}\n\n{}", bold(&surface_title(searched, gated)), laid_out(&header, &rows))
+    format!("\n{}", titled(&surface_title(searched, gated), &header, &rows))
 }
 
 pub fn surface_title(searched: &Searched, gated: Gated) -> String {
@@ -284,7 +285,7 @@ fn others(searched: &Searched) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    format!("\n{}\n\n{}", bold("Other candidates"), laid_out(&OTHERS, &rows))
+    format!("\n{}", titled("Other candidates", &OTHERS, &rows))
 }
 
 /// Returns a row for each candidate that has no watermarks.

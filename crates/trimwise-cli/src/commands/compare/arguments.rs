@@ -11,6 +11,7 @@ use trimwise_linux::file_system::FileSystem;
 
 use crate::arguments::GuestLimits;
 use crate::arguments::{OutputArguments, policy_help, whole, whole_in, word};
+use crate::gate::GateArguments;
 use trimwise_study::check::REPS;
 use trimwise_study::compare::target::{Checking, RunOn};
 use trimwise_study::defaults;
@@ -116,6 +117,9 @@ pub struct CompareArguments {
     pub details: bool,
 
     #[command(flatten)]
+    pub gate: GateArguments,
+
+    #[command(flatten)]
     pub limits: GuestLimits,
 
     #[command(flatten)]
@@ -140,6 +144,8 @@ const COMPARE_EXAMPLES: &str = "Examples:\n  \
     your PostMark configuration on your device profile, 80 % full\n  \
     trimwise compare --device sata-small sata-generic --json - | jq .conclusion\n      \
     two devices, for another program to read\n  \
+    trimwise compare --baseline before.json --fail-if \"commit > baseline by 5 %\"\n      \
+    exit code 1 if discard takes more than 5 % longer than in the saved result\n  \
     trimwise compare --days 7 --workload desktop --day office\n      \
     a desktop's week: no TRIM, discard, weekly fstrim and the daemon in one table\n  \
     trimwise compare --fs xfs --policy nodiscard discard\n      \

@@ -10,16 +10,20 @@ pub mod tests;
 use trimwise::failure::Failure;
 use trimwise_study::caller::Caller;
 use trimwise_study::compare::{self, CompareRequest, Comparison};
+use trimwise_study::gate::{CompareGate, Gated};
 use trimwise_study::given::Given;
 
 use crate::commands::compare::arguments::CompareArguments;
+use crate::gate::{self, GateArguments};
 use crate::laboratory::Beside;
 use crate::output::{self, Destinations};
 
 pub fn run(arguments: &CompareArguments, caller: &dyn Caller) -> Result<String, Failure> {
     let request = arguments.request();
     let destinations = Destinations::check(&arguments.output)?;
-    deliver(arguments, &destinations, compare::run(&request, caller, &Beside)?)
+    let GateArguments { fail_if, baseline } = &arguments.gate;
+    let gate = CompareGate::open(fail_if, baseline.as_deref(), &request)?;
+    deliver(arguments, &destinations, &gate, compare::run(&request, caller, &Beside)?)
 }
 
 impl CompareArguments {
@@ -53,8 +57,10 @@ impl CompareArguments {
 fn deliver(
     arguments: &CompareArguments,
     destinations: &Destinations,
+    gate: &CompareGate,
     comparison: Comparison,
 ) -> Result<String, Failure> {
+    let judged = gate.judge(&comparison);
     let text = || {
         let here = comparison.here.as_ref().filter(|_| arguments.details);
         let mut text = here.map_or_else(String::new, table::here);
@@ -64,8 +70,9 @@ fn deliver(
                 text += &format!("{}\n", cell.postmark_report);
             }
         }
-        text + &table::render(&comparison, arguments.details)
+        text + &table::render(&comparison, arguments.details) + &gate::text(&judged)
     };
-    let text = destinations.deliver_with_report(&comparison, || report::html(&comparison), text)?;
-    output::concluded(text, comparison.ended_by)
+    let answer = Gated { answer: &comparison, judged: &judged };
+    let text = destinations.deliver_with_report(&answer, || report::html(&comparison), text)?;
+    output::concluded(text, comparison.ended_by.or(gate::failure(&judged)))
 }

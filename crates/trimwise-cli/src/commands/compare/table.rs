@@ -11,7 +11,7 @@ use trimwise::workload::latency::Operation;
 
 use crate::conclusion;
 use crate::figures;
-use crate::table::{bold, folded, laid_out, laid_out_in_two};
+use crate::table::{bold, folded, titled, titled_in_two};
 use trimwise_study::compare::here::Here;
 use trimwise_study::compare::{Comparison, Settings};
 
@@ -29,18 +29,18 @@ pub fn render(comparison: &Comparison, details: bool) -> String {
         let title = format!("{}: {what}{how_full}", place(settings, device.device));
         let (header, rows) = columns(device, comparison, summary.measure, &TABLE);
         let parted_at = first_beyond(device, comparison, &rows);
-        text += &format!("{}\n\n{}\n", bold(&title), laid_out_in_two(&header, &rows, parted_at));
+        text += &(titled_in_two(&title, &header, &rows, parted_at) + "\n");
         text.extend(beyond(device, comparison));
         let latencies = latencies(device);
         let is_judged = matches!(summary.measure, Measure::Latency(..));
         if !latencies.is_empty() && (details || is_judged) {
-            text += &format!("{}\n\n{}\n", bold("Latency"), laid_out(&LATENCY, &latencies));
+            text += &(titled("Latency", &LATENCY, &latencies) + "\n");
         }
         for (title, view) in [("Days", View::Days), ("Ledger", View::Ledger)].into_iter().filter(|_| details)
         {
             let (header, rows) = figures::rows(view, device);
             if !rows.is_empty() {
-                text += &format!("{}\n\n{}\n", bold(title), laid_out(&header, &rows));
+                text += &(titled(title, &header, &rows) + "\n");
             }
         }
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use crate::arguments::{JsonArguments, whole};
+use crate::arguments::{JsonArguments, TableArguments, whole};
 
 #[derive(Clone, Debug, Args)]
 pub struct RunArguments {
@@ -29,7 +29,7 @@ pub struct StatusArguments {
     pub all: bool,
 
     /// Refresh every second until Ctrl-C
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long, conflicts_with_all = ["json", "csv", "markdown"])]
     pub watch: bool,
 
     #[command(flatten)]
@@ -37,6 +37,9 @@ pub struct StatusArguments {
 
     #[command(flatten)]
     pub json: JsonArguments,
+
+    #[command(flatten)]
+    pub tables: TableArguments,
 }
 
 #[derive(Debug, Args)]
@@ -46,7 +49,8 @@ pub struct StatusArguments {
     trimwise explain layer.luks.discards-off\n      \
     what a finding of `doctor` or `fleet` means, and what to do\n  \
     trimwise explain --list\n      \
-    all codes")]
+    all codes",
+    mut_arg("csv", |arg| arg.requires("list")), mut_arg("markdown", |arg| arg.requires("list")))]
 pub struct ExplainArguments {
     /// Where the file system is mounted, or the code of a finding, such as layer.luks.discards-off
     #[arg(value_name = "MOUNT|CODE", required_unless_present = "list")]
@@ -61,6 +65,9 @@ pub struct ExplainArguments {
 
     #[command(flatten)]
     pub json: JsonArguments,
+
+    #[command(flatten)]
+    pub tables: TableArguments,
 }
 
 #[derive(Debug, Args)]
@@ -81,6 +88,9 @@ pub struct HistoryArguments {
 
     #[command(flatten)]
     pub json: JsonArguments,
+
+    #[command(flatten)]
+    pub tables: TableArguments,
 }
 
 #[derive(Debug, Args)]

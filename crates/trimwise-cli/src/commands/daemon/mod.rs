@@ -15,7 +15,6 @@ use trimwise_linux::daemon::control::{Client, Request};
 use trimwise_study::daemon::{self, failed, normal};
 use trimwise_study::findings::{self, Findings};
 
-use crate::arguments::JsonArguments;
 use crate::commands::daemon::arguments::{
     ConfigCheckArguments, ConfigCommand, ExplainArguments, HistoryArguments, PauseArguments, StatusArguments,
 };
@@ -28,10 +27,9 @@ fn ask(
     run: &Path,
     request: &Request,
     about: Option<&Path>,
-    json: &JsonArguments,
+    destinations: &Destinations,
     render: impl FnOnce(&Value) -> String,
 ) -> Result<String, Failure> {
-    let destinations = Destinations::check_json(json)?;
     let data = match about {
         Some(mount) => daemon::ask_about(run, request, mount)?,
         None => daemon::ask(run, request)?,
@@ -43,12 +41,13 @@ pub fn status(arguments: &StatusArguments) -> Result<String, Failure> {
     let mount = arguments.mount.as_deref().map(normal).transpose()?;
     let show = match &mount {
         Some(mount) => text::Show::One(mount),
-        None if arguments.all => text::Show::Each,
+        None if arguments.all || arguments.tables.are_wanted() => text::Show::Each,
         None => text::Show::Groups,
     };
     if !arguments.watch {
+        let destinations = Destinations::check_forms(&arguments.json, &arguments.tables)?;
         let (run, about) = (&arguments.run.run, mount.as_deref());
-        return ask(run, &Request::Status, about, &arguments.json, |data| text::status(data, show));
+        return ask(run, &Request::Status, about, &destinations, |data| text::status(data, show));
     }
     if !std::io::stdout().is_terminal() {
         let why = "needs a terminal; in a pipe, leave it out or use `--json -`";
@@ -81,7 +80,7 @@ pub fn status(arguments: &StatusArguments) -> Result<String, Failure> {
 /// `trimwise explain`, for a mount or a finding's code.
 pub fn explain(arguments: &ExplainArguments) -> Result<String, Failure> {
     let Some(subject) = &arguments.subject else {
-        let destinations = Destinations::check_json(&arguments.json)?;
+        let destinations = Destinations::check_forms(&arguments.json, &arguments.tables)?;
         let all = Findings::all();
         return destinations.deliver(&all, || text::codes(&all));
     };
@@ -92,12 +91,14 @@ pub fn explain(arguments: &ExplainArguments) -> Result<String, Failure> {
     }
     let mount = normal(subject)?;
     let request = Request::Explain { mount: mount.clone() };
-    ask(&arguments.run.run, &request, Some(&mount), &arguments.json, text::explain)
+    let destinations = Destinations::check_json(&arguments.json)?;
+    ask(&arguments.run.run, &request, Some(&mount), &destinations, text::explain)
 }
 
 pub fn history(arguments: &HistoryArguments) -> Result<String, Failure> {
     let request = Request::History { mount: normal(&arguments.mount)?, limit: arguments.limit };
-    ask(&arguments.run.run, &request, None, &arguments.json, text::history)
+    let destinations = Destinations::check_forms(&arguments.json, &arguments.tables)?;
+    ask(&arguments.run.run, &request, None, &destinations, text::history)
 }
 
 pub fn pause(arguments: &PauseArguments, paused: bool) -> Result<String, Failure> {
@@ -111,7 +112,8 @@ pub fn pause(arguments: &PauseArguments, paused: bool) -> Result<String, Failure
     let request = if paused { Request::Pause { mount, all } } else { Request::Resume { mount } };
     let word = if paused { "paused" } else { "resumed" };
     let mut not_saved = None;
-    let text = ask(&arguments.run.run, &request, None, &arguments.json, |data| {
+    let destinations = Destinations::check_json(&arguments.json)?;
+    let text = ask(&arguments.run.run, &request, None, &destinations, |data| {
         not_saved = data["not_saved"].as_str().map(str::to_owned);
         text::points(word, data)
     })?;

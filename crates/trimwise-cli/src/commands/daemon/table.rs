@@ -16,7 +16,7 @@ use trimwise_study::findings::Findings;
 
 use crate::conclusion;
 use crate::figures::NONE;
-use crate::table::{bold, described, folded, laid_out, plain};
+use crate::table::{bold, described, export, folded, laid_out, plain};
 
 /// Which file systems `status` shows.
 #[derive(Clone, Copy, Debug)]
@@ -214,6 +214,8 @@ pub fn code(entry: &Entry) -> String {
 
 pub fn codes(all: &Findings) -> String {
     let entries: Vec<_> = all.findings.iter().map(|entry| (entry.code, entry.meaning)).collect();
+    let rows = entries.iter().map(|(code, meaning)| [*code, *meaning].map(str::to_owned));
+    export::keep("", &["code", "meaning"], rows, &[]);
     described(&entries, 0) + "`trimwise explain CODE` says how each is found and what to do.\n"
 }
 
@@ -229,14 +231,16 @@ pub fn history(data: &Value) -> String {
     if entries.is_empty() {
         return "Nothing has happened there yet.\n".to_owned();
     }
-    let line = |entry: &Value| {
+    let row = |entry: &Value| {
         // The format has no years after 9999.
         let at = u64::try_from(entry["at_ms"].as_i64().unwrap_or(0)).unwrap_or(0).min(253_402_300_799_000);
         let at = std::time::UNIX_EPOCH + std::time::Duration::from_millis(at);
-        let at = humantime::format_rfc3339_seconds(at);
-        folded(&format!("{at} {}: {}", word(&entry["kind"]), word(&entry["text"])), 0)
+        let at = humantime::format_rfc3339_seconds(at).to_string();
+        [at, word(&entry["kind"]), word(&entry["text"])]
     };
-    entries.iter().map(line).collect()
+    let rows: Vec<[String; 3]> = entries.iter().map(row).collect();
+    export::keep("", &["at", "kind", "what"], &rows, &[]);
+    rows.iter().map(|[at, kind, what]| folded(&format!("{at} {kind}: {what}"), 0)).collect()
 }
 
 /// Lists the mount points that were paused or resumed.

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use crate::arguments::{JsonArguments, word};
+use crate::arguments::{JsonArguments, TableArguments, word};
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:\n  \
@@ -21,9 +21,13 @@ pub struct DevicesArguments {
 
     /// Print the drive of another simulator as a profile: MQSim's ssdconfig.xml, SimpleSSD's configuration, or a script
     /// or command line with FEMU's options
-    #[arg(long, value_name = "FILE", value_parser = word, conflicts_with = "device")]
+    #[arg(long, value_name = "FILE", value_parser = word,
+          conflicts_with_all = ["device", "csv", "markdown"])]
     pub import: Option<String>,
 
     #[command(flatten)]
     pub json: JsonArguments,
+
+    #[command(flatten)]
+    pub tables: TableArguments,
 }

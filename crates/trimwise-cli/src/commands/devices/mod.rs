@@ -10,12 +10,12 @@ use crate::commands::devices::arguments::DevicesArguments;
 use crate::output::{self, Destinations};
 
 pub fn run(arguments: &DevicesArguments) -> Result<String, Failure> {
-    let destinations = Destinations::check_json(&arguments.json)?;
+    let destinations = Destinations::check_forms(&arguments.json, &arguments.tables)?;
     if let Some(file) = &arguments.import {
         let imported = import::import(file)?;
         destinations.deliver(&imported, String::new)?;
         // This text is meant to be saved as a file, so its lines are not wrapped.
-        return match destinations.json_to_stdout() {
+        return match destinations.result_to_stdout() {
             true => Ok(String::new()),
             false => output::print_always(&imported.profile).map(|()| String::new()),
         };
@@ -37,13 +37,14 @@ mod tests {
     use trimwise::profile::Profile;
 
     use super::*;
-    use crate::arguments::JsonArguments;
+    use crate::arguments::{JsonArguments, TableArguments};
 
     fn text(device: Option<&str>) -> String {
         run(&DevicesArguments {
             device: device.map(str::to_owned),
             import: None,
             json: JsonArguments::default(),
+            tables: TableArguments::default(),
         })
         .unwrap()
     }
@@ -101,6 +102,7 @@ mod tests {
                 device,
                 import: None,
                 json: JsonArguments { json: Some(path.clone()), force: false },
+                tables: TableArguments::default(),
             })
             .unwrap();
             serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()

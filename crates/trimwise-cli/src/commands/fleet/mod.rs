@@ -11,7 +11,7 @@ use clap::Args;
 use trimwise::failure::Failure;
 use trimwise_study::fleet::Fleet;
 
-use crate::arguments::JsonArguments;
+use crate::arguments::{JsonArguments, TableArguments};
 use crate::output::{self, Destinations};
 
 #[derive(Debug, Args)]
@@ -35,10 +35,13 @@ pub struct FleetArguments {
 
     #[command(flatten)]
     pub json: JsonArguments,
+
+    #[command(flatten)]
+    pub tables: TableArguments,
 }
 
 pub fn run(arguments: &FleetArguments) -> Result<String, Failure> {
-    let destinations = Destinations::check_json(&arguments.json)?;
+    let destinations = Destinations::check_forms(&arguments.json, &arguments.tables)?;
     let fleet = Fleet::read(&arguments.places)?;
     let text = destinations.deliver(&fleet, || table::fleet(&fleet, arguments.all))?;
     output::concluded(text, fleet.failure())

@@ -8,7 +8,7 @@ use clap::Args;
 use trimwise::units::Bytes;
 use trimwise_study::record::{BUFFER, MAX_SIZE, RecordRequest};
 
-use crate::arguments::{JsonArguments, some_time};
+use crate::arguments::{JsonArguments, TableArguments, some_time};
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:\n  \
@@ -48,6 +48,9 @@ pub struct RecordArguments {
 
     #[command(flatten)]
     pub json: JsonArguments,
+
+    #[command(flatten)]
+    pub tables: TableArguments,
 }
 
 impl RecordArguments {

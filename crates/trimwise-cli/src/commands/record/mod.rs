@@ -11,7 +11,7 @@ use crate::commands::record::arguments::RecordArguments;
 use crate::output::{self, Destinations};
 
 pub fn run(arguments: &RecordArguments, caller: &dyn Caller) -> Result<String, Failure> {
-    let destinations = Destinations::check_json(&arguments.json)?;
+    let destinations = Destinations::check_forms(&arguments.json, &arguments.tables)?;
     destinations.check_another("out", &arguments.out)?;
     let report = record::run(&arguments.request(), caller)?;
     let text = destinations.deliver(&report, || table::render(&report))?;

@@ -7,7 +7,7 @@ use trimwise::units::Bytes;
 use trimwise_study::caller::Caller;
 use trimwise_study::replay::{self, Replay, ReplayRequest};
 
-use crate::arguments::{JsonArguments, some_bytes, word};
+use crate::arguments::{JsonArguments, TableArguments, some_bytes, word};
 use crate::commands::compare::table;
 use crate::figures::{NONE, grouped, nanoseconds};
 use crate::output::Destinations;
@@ -53,11 +53,14 @@ pub struct ReplayArguments {
 
     #[command(flatten)]
     pub json: JsonArguments,
+
+    #[command(flatten)]
+    pub tables: TableArguments,
 }
 
 pub fn run(arguments: &ReplayArguments, caller: &dyn Caller) -> Result<String, Failure> {
-    let ReplayArguments { trace, target, no_discards, no_fill, size, destroy, json } = arguments;
-    let destinations = Destinations::check_json(json)?;
+    let ReplayArguments { trace, target, no_discards, no_fill, size, destroy, json, tables } = arguments;
+    let destinations = Destinations::check_forms(json, tables)?;
     let request = ReplayRequest {
         trace: trace.clone(),
         target: target.clone(),

@@ -3,11 +3,12 @@
 pub mod arguments;
 pub mod report;
 
+use trimwise::compare::summary::SummaryRow;
 use trimwise::failure::Failure;
 use trimwise_study::caller::Caller;
-use trimwise_study::sweep::{self, Summary};
+use trimwise_study::sweep::{self, Case, Summary};
 
-use crate::figures::{counted, thousands};
+use crate::figures::{change, counted, thousands, time};
 use crate::laboratory::Beside;
 use crate::output::{self, Destinations};
 use crate::table;
@@ -17,13 +18,37 @@ pub fn run(arguments: &SweepArguments, caller: &dyn Caller) -> Result<String, Fa
     let destinations = Destinations::check(&arguments.output)?;
     destinations.expect_outside("out", &arguments.out)?;
     // A single shard says nothing about cases whose cells other shards run.
-    let wants_cases =
-        arguments.shard.is_none() || destinations.wants_report() || arguments.output.json.is_some();
+    let wants_cases = arguments.shard.is_none() || destinations.wants_report() || destinations.wants_result();
     let summary = sweep::run(&arguments.request(wants_cases), caller, &Beside)?;
     let html = || report::html(&summary);
     let text = || text(&summary, arguments.dry_run);
     let text = destinations.deliver_with_report(&summary, html, text)?;
     output::concluded(text, summary.failure())
+}
+
+/// Keeps the cases as a table for `--csv` and `--markdown`; the text has only what they say together.
+fn keep_cases(summary: &Summary) {
+    let header = ["device", "workload", "utilization", "policy", "n", "time", "change", "use"];
+    let row = |case: &Case, row: &SummaryRow| {
+        let change = match (row.vs_baseline_percent, row.vs_baseline_significant) {
+            (None, _) => String::new(),
+            (Some(percent), Some(true)) => change(percent / 100.0),
+            (Some(percent), _) => format!("~ {}", change(percent / 100.0)),
+        };
+        let is_chosen = case.policy.as_ref() == Some(&row.policy);
+        [
+            case.device.clone(),
+            case.workload.clone(),
+            format!("{} %", case.utilization),
+            row.policy.to_string(),
+            row.reps.to_string(),
+            time(row.median_s),
+            change,
+            if is_chosen { "yes" } else { "" }.to_owned(),
+        ]
+    };
+    let rows = summary.cases.iter().flat_map(|case| case.rows.iter().map(move |of| row(case, of)));
+    table::export::keep("", &header, rows, &[]);
 }
 
 fn text(summary: &Summary, is_dry: bool) -> String {
@@ -50,6 +75,7 @@ fn text(summary: &Summary, is_dry: bool) -> String {
     if summary.failures.len() > SHOWN {
         text += &format!("and {} more; column `error` has all of them\n", summary.failures.len() - SHOWN);
     }
+    keep_cases(summary);
     if !summary.cases.is_empty() {
         text += &table::folded(&report::verdict(&summary.cases), 0);
         text.extend(report::damaged(&summary.cases).iter().map(|note| table::folded(note, 0)));

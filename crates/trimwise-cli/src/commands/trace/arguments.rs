@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use trimwise::trace::Format;
 
-use crate::arguments::{JsonArguments, word};
+use crate::arguments::{JsonArguments, TableArguments, word};
 
 #[derive(Debug, Args)]
 #[command(after_long_help = trace_help())]
@@ -30,6 +30,9 @@ pub struct InfoArguments {
 
     #[command(flatten)]
     pub json: JsonArguments,
+
+    #[command(flatten)]
+    pub tables: TableArguments,
 }
 
 #[derive(Debug, Args)]

@@ -19,7 +19,7 @@ const DEVICES_SHOWN: usize = 10;
 pub fn run(command: &TraceCommand, caller: &dyn Caller) -> Result<String, Failure> {
     match command {
         TraceCommand::Info(arguments) => {
-            let destinations = Destinations::check_json(&arguments.json)?;
+            let destinations = Destinations::check_forms(&arguments.json, &arguments.tables)?;
             let info = trace::info(&arguments.trace, caller)?;
             let shown = destinations.deliver(&info, || text(&info))?;
             results::concluded(shown, info.failure)

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::arguments::{JsonArguments, some_bytes, whole_in};
+use crate::arguments::{JsonArguments, TableArguments, some_bytes, whole_in};
 use trimwise::units::Bytes;
 use trimwise_study::trim::{GROUPS, PAUSE_MS, TrimRequest};
 
@@ -62,7 +62,7 @@ pub struct TrimArguments {
     pub pause: Option<u64>,
 
     /// Have the daemon trim everything untrimmed now, in its slices, whatever the policy says
-    #[arg(long, conflicts_with_all = WITHOUT_DAEMON)]
+    #[arg(long, conflicts_with_all = WITHOUT_DAEMON, conflicts_with_all = ["csv", "markdown"])]
     pub now: bool,
 
     /// Wait until everything that --now asks for is trimmed; Ctrl-C stops the waiting, not the trim
@@ -76,6 +76,9 @@ pub struct TrimArguments {
 
     #[command(flatten)]
     pub json: JsonArguments,
+
+    #[command(flatten)]
+    pub tables: TableArguments,
 }
 
 impl TrimArguments {

@@ -15,7 +15,7 @@ pub fn run(arguments: &TrimArguments, caller: &dyn Caller) -> Result<String, Fai
     if arguments.now {
         return now::run(arguments, caller);
     }
-    let destinations = Destinations::check_json(&arguments.json)?;
+    let destinations = Destinations::check_forms(&arguments.json, &arguments.tables)?;
     let report = trim::run(&arguments.request(), caller)?;
     let text = destinations.deliver(&report, || table::render(&report))?;
     output::concluded(text, report.failure)

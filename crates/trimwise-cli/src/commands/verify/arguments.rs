@@ -7,7 +7,8 @@ use trimwise::units::Bytes;
 use trimwise_study::bench::Part;
 use trimwise_study::verify::{Plant, REST_S, TORTURE_PERCENT, VerifyRequest};
 
-use crate::arguments::{JsonArguments, region, some_bytes, whole, whole_in, word};
+use crate::arguments::{JsonArguments, TableArguments, region, some_bytes, whole, whole_in, word};
+use crate::gate::GateArguments;
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:\n  \
@@ -19,7 +20,9 @@ use crate::arguments::{JsonArguments, region, some_bytes, whole, whole_in, word}
     trimwise verify dir:/home\n      \
     does TRIM reach the disk below /home? Nothing is destroyed\n  \
     trimwise verify dev:/dev/sdx --destroy /dev/sdx --json -\n      \
-    a real, unused drive; all its data are lost\n\n\
+    a real, unused drive; all its data are lost\n  \
+    trimwise verify sata-small --fail-if \"write_mb_per_s of trimmed < clean by 10 %\"\n      \
+    exit code 1 if writes after TRIM are more than 10 % slower than on a clean drive\n\n\
     Exit code 1 if TRIM is ignored, works only in part, does harm or is not sent; 0 if it works,\n\
     if the drive has no TRIM, and if the result is inconclusive.\n\n\
     What is done, and how it is judged: docs/guide.md")]
@@ -67,7 +70,13 @@ pub struct VerifyArguments {
     pub destroy: Option<String>,
 
     #[command(flatten)]
+    pub gate: GateArguments,
+
+    #[command(flatten)]
     pub json: JsonArguments,
+
+    #[command(flatten)]
+    pub tables: TableArguments,
 }
 
 impl VerifyArguments {

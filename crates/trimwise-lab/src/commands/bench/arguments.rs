@@ -9,11 +9,13 @@ use trimwise::units::Bytes;
 
 use crate::requests::bench::map::{MapRequest, POINT_S};
 use crate::requests::bench::{BenchRequest, OnDevice};
-use trimwise_cli::arguments::{OutputArguments, region, some_bytes, whole, whole_in, word};
+use trimwise_cli::arguments::{OutputArguments, TableArguments, region, some_bytes, whole, whole_in, word};
+use trimwise_cli::gate::GateArguments;
 use trimwise_study::defaults;
 
 #[derive(Debug, Args)]
-#[command(after_long_help = bench_help())]
+#[command(after_long_help = bench_help(), mut_arg("fail_if", |arg| arg.conflicts_with("map")),
+          mut_arg("baseline", |arg| arg.conflicts_with("map")))]
 pub struct BenchArguments {
     /// What to test: an SSD profile (built-in name, see `trimwise devices`, or TOML file), in the model; or file:PATH
     /// or dev:PATH, a real file or device
@@ -57,15 +59,21 @@ pub struct BenchArguments {
     #[arg(long, value_name = "WORD")]
     pub destroy: Option<String>,
 
+    #[command(flatten)]
+    pub gate: GateArguments,
+
     /// Write the results as JSON to a new file; `-`, or no FILE, prints them instead of the table
     #[arg(long, short = 'J', value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub tables: TableArguments,
 
     /// Write an HTML report to DIR/index.html (one file, nothing else needed)
     #[arg(long, short = 'r', value_name = "DIR")]
     pub report: Option<PathBuf>,
 
-    /// Replace existing files of --json and --report
+    /// Replace existing files of the results
     #[arg(long, short = 'f')]
     pub force: bool,
 }
@@ -75,6 +83,7 @@ impl BenchArguments {
         OutputArguments {
             jobs: None,
             json: self.json.clone(),
+            tables: self.tables.clone(),
             report: self.report.clone(),
             force: self.force,
         }
@@ -113,6 +122,8 @@ fn bench_help() -> String {
         a drive fresh, full, worn down, and after TRIM\n  \
         trimwise bench my-ssd.toml fill:87.3 trim:87.3:12.7 seqwrite:1GiB:87.3 --json -\n  \
         trimwise bench vendor2 --map --report map/\n      \
-        what TRIM costs reads and writes at each load\n\n\
+        what TRIM costs reads and writes at each load\n  \
+        trimwise bench sata-small fill randwrite --fail-if \"p99.9 of randwrite > 20 ms\"\n      \
+        exit code 1 if one write in a thousand takes longer than 20 ms\n\n\
         What each test does, and how to read its figures: docs/guide.md"
 }

@@ -34,7 +34,7 @@ fn json_of(line: &str) -> (Result<String, Failure>, serde_json::Value) {
     let tests: Vec<Test> = arguments.tests.iter().map(|test| test.parse().unwrap()).collect();
     let results = bench_results(&arguments.target, &tests);
     let report = arguments.request().report(results).unwrap();
-    let result = deliver(&Destinations::check(&output).unwrap(), &report);
+    let result = deliver(&Destinations::check(&output).unwrap(), &BenchGate::default(), &report);
     let page = std::fs::read_to_string(dir.path().join("report/index.html")).unwrap();
     if let Some(path) = std::env::var_os("TRIMWISE_TEST_REPORT_BENCH") {
         std::fs::write(path, &page).unwrap();

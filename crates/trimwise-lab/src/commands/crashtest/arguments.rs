@@ -8,7 +8,7 @@ use trimwise::policy::PolicyId;
 use crate::requests::crashtest::on_kernel::{KernelCrashtestRequest, OnKernel};
 use crate::requests::crashtest::soak::SoakRequest;
 use crate::requests::crashtest::{CUT, CUTS, CrashtestRequest, RUN};
-use trimwise_cli::arguments::{GuestLimits, JsonArguments, some_time, whole, whole_in};
+use trimwise_cli::arguments::{GuestLimits, JsonArguments, TableArguments, some_time, whole, whole_in};
 use trimwise_cli::commands::verify::arguments::plant;
 use trimwise_study::check::JOBS;
 use trimwise_study::defaults;
@@ -90,6 +90,9 @@ pub struct CrashtestArguments {
 
     #[command(flatten)]
     pub json: JsonArguments,
+
+    #[command(flatten)]
+    pub tables: TableArguments,
 }
 
 impl CrashtestArguments {

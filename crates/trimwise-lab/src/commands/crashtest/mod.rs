@@ -17,7 +17,7 @@ pub fn run(arguments: &CrashtestArguments, caller: &dyn Caller) -> Result<String
     if arguments.target.is_none() && arguments.limits.are_given() {
         return Err(GuestLimits::only_for_guests(words!["them with ", key("target")]));
     }
-    let destinations = Destinations::check_json(&arguments.json)?;
+    let destinations = Destinations::check_forms(&arguments.json, &arguments.tables)?;
     let (text, failure) = if let Some(request) = arguments.soak_request() {
         let tests = soak::run(&request, caller)?;
         (destinations.deliver(&tests, || table::of_soak(&tests))?, tests.failure())

@@ -8,7 +8,7 @@ use trimwise_device::TimeScale;
 use trimwise_device::nbd::Address;
 
 use crate::requests::device::{DriveRequest, THREADS};
-use trimwise_cli::arguments::{JsonArguments, some_bytes, whole, whole_in, word};
+use trimwise_cli::arguments::{JsonArguments, TableArguments, some_bytes, whole, whole_in, word};
 use trimwise_study::defaults;
 
 #[derive(Debug, Args)]
@@ -138,4 +138,7 @@ pub struct DetachArguments {
 pub struct ListArguments {
     #[command(flatten)]
     pub json: JsonArguments,
+
+    #[command(flatten)]
+    pub tables: TableArguments,
 }

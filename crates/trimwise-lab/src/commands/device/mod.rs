@@ -39,7 +39,7 @@ pub fn run(arguments: &DeviceArguments) -> Result<String, Failure> {
         DeviceCommand::Serve(serve) => serve_here(&registry, serve),
         DeviceCommand::Detach(detach) => detach_devices(&registry, detach),
         DeviceCommand::List(arguments) => {
-            let destinations = Destinations::check_json(&arguments.json)?;
+            let destinations = Destinations::check_forms(&arguments.json, &arguments.tables)?;
             show(&destinations, &device::list(&registry)?)
         }
     }

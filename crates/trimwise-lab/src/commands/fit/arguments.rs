@@ -6,7 +6,7 @@ use clap::Args;
 use trimwise::units::Bytes;
 
 use crate::requests::fit::{FitRequest, SECONDS};
-use trimwise_cli::arguments::{JsonArguments, some_bytes, whole, whole_in, word};
+use trimwise_cli::arguments::{JsonArguments, TableArguments, some_bytes, whole, whole_in, word};
 use trimwise_study::defaults;
 
 #[derive(Debug, Args)]
@@ -66,6 +66,9 @@ pub struct FitArguments {
 
     #[command(flatten)]
     pub json: JsonArguments,
+
+    #[command(flatten)]
+    pub tables: TableArguments,
 }
 
 impl FitArguments {

@@ -11,7 +11,7 @@ use crate::commands::fit::arguments::FitArguments;
 use trimwise_cli::output::Destinations;
 
 pub fn run(arguments: &FitArguments, caller: &dyn Caller) -> Result<String, Failure> {
-    let destinations = Destinations::check_json(&arguments.json)?;
+    let destinations = Destinations::check_forms(&arguments.json, &arguments.tables)?;
     if let Some(out) = &arguments.out {
         destinations.check_another("out", out)?;
     }

@@ -9,7 +9,7 @@ use trimwise_uml::job::BootOptions;
 
 use crate::requests::kernel::KernelBuildRequest;
 use crate::requests::kernel::run::KernelRunRequest;
-use trimwise_cli::arguments::{GuestLimits, JsonArguments, whole, whole_in, word};
+use trimwise_cli::arguments::{GuestLimits, JsonArguments, TableArguments, whole, whole_in, word};
 use trimwise_study::defaults;
 use trimwise_study::given::Given;
 
@@ -77,13 +77,16 @@ pub struct KernelBuildArguments {
     #[arg(long, short = 'j', value_name = "N", value_parser = jobs, allow_negative_numbers = true)]
     pub jobs: Option<NonZero<u16>>,
 
-    /// Also rebuild existing kernels, from the newest package; replace the file of --json if it exists
+    /// Also rebuild existing kernels, from the newest package; replace the file of the result if it exists
     #[arg(long, short = 'f')]
     pub force: bool,
 
     /// Write what was built as JSON to a new file; `-`, or no FILE, prints it instead of the table
     #[arg(long, short = 'J', value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub tables: TableArguments,
 }
 
 impl KernelBuildArguments {
@@ -106,6 +109,9 @@ impl KernelBuildArguments {
 pub struct KernelListArguments {
     #[command(flatten)]
     pub json: JsonArguments,
+
+    #[command(flatten)]
+    pub tables: TableArguments,
 }
 
 #[derive(Debug, Args)]

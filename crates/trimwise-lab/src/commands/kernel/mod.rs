@@ -12,7 +12,7 @@ use trimwise_study::caller::Caller;
 use trimwise_uml::images::Cache;
 
 use crate::commands::kernel::arguments::{KernelCommand, KernelRemoveArguments};
-use trimwise_cli::arguments::JsonArguments;
+use trimwise_cli::arguments::{JsonArguments, TableArguments};
 use trimwise_cli::output::Destinations;
 
 pub fn run(command: &KernelCommand, caller: &dyn Caller) -> Result<String, Failure> {
@@ -20,18 +20,18 @@ pub fn run(command: &KernelCommand, caller: &dyn Caller) -> Result<String, Failu
         KernelCommand::Run(arguments) => run::run(arguments, caller),
         KernelCommand::Build(arguments) => {
             let json = JsonArguments { json: arguments.json.clone(), force: arguments.force };
-            show(&json, || kernel::build(&arguments.request(), caller))
+            show((&json, &arguments.tables), || kernel::build(&arguments.request(), caller))
         }
-        KernelCommand::List(arguments) => show(&arguments.json, kernel::list),
+        KernelCommand::List(arguments) => show((&arguments.json, &arguments.tables), kernel::list),
         KernelCommand::Remove(arguments) => remove(arguments),
     }
 }
 
 fn show(
-    json: &JsonArguments,
+    (json, tables): (&JsonArguments, &TableArguments),
     kernels: impl FnOnce() -> Result<kernel::KernelsReport, Failure>,
 ) -> Result<String, Failure> {
-    let destinations = Destinations::check_json(json)?;
+    let destinations = Destinations::check_forms(json, tables)?;
     let report = kernels()?;
     destinations.deliver(&report, || table::render(&report))
 }

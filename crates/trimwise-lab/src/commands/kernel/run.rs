@@ -53,7 +53,7 @@ pub fn run(arguments: &KernelRunArguments, caller: &dyn Caller) -> Result<String
     let mut print = |stream, piece: &[u8]| printer.print(stream, piece);
     let mut log = Vec::new();
     // Standard output is reserved for the JSON, which includes the program's output.
-    let says: Option<&mut Says<'_>> = if destinations.json_to_stdout() { None } else { Some(&mut print) };
+    let says: Option<&mut Says<'_>> = if destinations.result_to_stdout() { None } else { Some(&mut print) };
     let ran = plan.run(input, caller, Watch { says, log: &mut log });
     let logged = match &arguments.kernel_log {
         Some(path) if ran.is_ok() || !log.is_empty() => {

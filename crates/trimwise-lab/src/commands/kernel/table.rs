@@ -8,7 +8,7 @@ use trimwise::compare::result::DeviceFigures;
 use trimwise::units::Bytes;
 
 use trimwise_cli::figures::{self, NONE, grouped};
-use trimwise_cli::table::{folded, laid_out};
+use trimwise_cli::table::{folded, laid_out, titled};
 
 const HEADER: [&str; 6] = ["kernel", "state", "uname -r", "source", "size", "built (UTC)"];
 
@@ -78,7 +78,7 @@ pub fn run(report: &RunReport, wall_s: f64) -> String {
     let part = |title: &str, phases: &[Phase]| {
         let header = ["", "virtual time", "reads", "writes", "flushes", "discards", "WA"];
         let rows: Vec<Vec<String>> = phases.iter().map(row).collect();
-        format!("\n{}\n\n{}", trimwise_cli::table::bold(title), laid_out(&header, &rows))
+        format!("\n{}", titled(title, &header, &rows))
     };
     let linux = report.kernel.title();
     let title = match &*report.kernel.file_system {

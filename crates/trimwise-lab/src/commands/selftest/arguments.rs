@@ -3,7 +3,7 @@
 use clap::Args;
 
 use crate::requests::selftest::{OPS, PART, SelftestRequest};
-use trimwise_cli::arguments::{JsonArguments, whole, whole_in};
+use trimwise_cli::arguments::{JsonArguments, TableArguments, whole, whole_in};
 use trimwise_study::check::JOBS;
 use trimwise_study::defaults;
 
@@ -35,6 +35,9 @@ pub struct SelftestArguments {
 
     #[command(flatten)]
     pub json: JsonArguments,
+
+    #[command(flatten)]
+    pub tables: TableArguments,
 }
 
 impl SelftestArguments {

@@ -12,7 +12,7 @@ use trimwise_cli::output::{self, Destinations};
 
 /// Runs the command; a violation is a failure of the run (exit code 1).
 pub fn run(arguments: &SelftestArguments, caller: &dyn Caller) -> Result<String, Failure> {
-    let destinations = Destinations::check_json(&arguments.json)?;
+    let destinations = Destinations::check_forms(&arguments.json, &arguments.tables)?;
     let tests = selftest::run(&arguments.request(), caller)?;
     let text = destinations.deliver(&tests, || table::render(&tests))?;
     output::concluded(text, tests.failure())

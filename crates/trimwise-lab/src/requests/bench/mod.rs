@@ -1,5 +1,6 @@
 //! Device tests, one after another, on a model or on a real device.
 
+pub mod gate;
 pub mod map;
 
 use std::borrow::Cow;

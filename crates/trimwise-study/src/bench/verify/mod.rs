@@ -27,7 +27,7 @@ mod verdict;
 
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 pub use integrity::Integrity;
 use samples::Samples;
@@ -85,7 +85,7 @@ pub struct Speed {
 }
 
 /// All measurements of a stage. A model has just one, since it has no noise.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
     pub reads_mb_per_s: Vec<f64>,
     pub writes_mb_per_s: Vec<f64>,

@@ -335,7 +335,8 @@ fn regression_what_is_finished_is_shown_and_saved_when_a_run_fails() {
         let settings = on_model::Plan::of(&arguments.request()).unwrap().settings;
         finish(&arguments.request(), settings, None, (cells, Some(full.clone())))
     };
-    let ended = deliver(&arguments, &destinations, finished(&["off", "commit"]).unwrap());
+    let ended =
+        deliver(&arguments, &destinations, &CompareGate::default(), finished(&["off", "commit"]).unwrap());
     assert_eq!(ended, Err(full.clone()));
     let json = std::fs::read_to_string(dir.path().join("r.json")).unwrap();
     let json: Value = serde_json::from_str(&json).unwrap();
