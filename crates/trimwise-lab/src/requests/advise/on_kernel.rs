@@ -223,7 +223,9 @@ pub fn run(
     let needed = usual.iter().take(2).filter(|policy| {
         **policy == KernelPolicy::Off || today.as_ref().is_some_and(|today| policy.id() == *today)
     });
-    let of_first = First::of(&whole, (candidates.policies.len(), needed.count(), 1), &compare);
+    // A run of the daemon takes far longer than the others, and is not waited for.
+    let quick = usual.iter().filter(|policy| !policy.is_daemon()).count();
+    let of_first = First::of(&whole, (quick, needed.count(), 1), &compare);
     let mut off_cell = None::<Cell>;
     let ended_by = search
         .run(|jobs, left| {
