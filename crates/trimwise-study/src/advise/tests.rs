@@ -41,6 +41,7 @@ impl Watcher {
         assert_eq!(displays.len(), 1, "one display of all runs");
         let mut totals = displays;
         totals.extend(self.all(|event| if let Event::Total(runs) = event { Some(*runs) } else { None }));
+        totals.dedup();
         assert!(totals.is_sorted_by(|before, after| before >= after), "{totals:?}");
         let mut done = self.all(|event| if let Event::Done(run) = event { Some(*run) } else { None });
         done.sort_unstable();
