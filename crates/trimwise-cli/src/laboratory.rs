@@ -193,6 +193,9 @@ fn talk(
                 show(display, &|progress| progress.update(run, done, total))?;
             }
             Said::Doing { display, what } => show(display, &|progress| progress.say(what.clone()))?,
+            Said::Expect { display, runs, left_ms } => {
+                show(display, &|progress| progress.expect(runs, left_ms.map(Duration::from_millis)))?;
+            }
             Said::Finish { display } => show(display, &|progress| progress.finish())?,
             Said::Answer(answer) => return Ok(Some(answer.map(|answer| *answer))),
         }

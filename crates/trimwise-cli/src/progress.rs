@@ -1,10 +1,11 @@
 //! Progress of commands that take a while: a bar on a terminal, or a line every now and then.
 //!
-//! The time left is estimated from finished runs. Until the first has finished, it is estimated only if all runs have
-//! reported steps from their start.
+//! A command of several stages says how many runs are needed and how long they take. For others the time left is
+//! estimated from finished runs. Until the first has finished, it is estimated only if all runs have reported steps from
+//! their start.
 
 use std::io::IsTerminal;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
@@ -25,11 +26,30 @@ const DRAWN_EVERY: Duration = Duration::from_millis(200);
 /// How often a line is written without a terminal. The first is written as soon as the time left is known.
 const LINE_EVERY: Duration = Duration::from_secs(30);
 
+/// The display that was started last.
+static CURRENT: Mutex<Weak<Progress>> = Mutex::new(Weak::new());
+
+/// Prints something above the bar, if there is one.
+pub fn above(print: impl FnOnce()) {
+    let current = CURRENT.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).upgrade();
+    match current {
+        Some(progress) => {
+            let _drawn = progress.finished.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            progress.bar.suspend(print);
+        }
+        None => print(),
+    }
+}
+
 /// Progress of all runs of a command.
 #[derive(Debug)]
 pub struct Progress {
     bar: ProgressBar,
     runs: Vec<Run>,
+    /// Number of runs that are needed.
+    needed: AtomicUsize,
+    /// The time left that the command told, and when.
+    told: Mutex<Option<(Duration, Duration)>>,
     /// What a run is called, such as `runs`.
     what: String,
     /// The current activity, if it is worth showing.
@@ -75,12 +95,15 @@ impl Progress {
         let progress = Arc::new(Self {
             bar,
             runs: (0..runs).map(|_| Run::default()).collect(),
+            needed: AtomicUsize::new(runs),
+            told: Mutex::default(),
             // May contain the name of a user's file.
             what: plain(what),
             note: Mutex::default(),
             since: Instant::now(),
             finished: Mutex::new(false),
         });
+        *CURRENT.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Arc::downgrade(&progress);
         if !crate::output::is_quiet() {
             let dumb = std::env::var_os("TERM").is_some_and(|t| t == "dumb");
             let show =
@@ -98,7 +121,7 @@ impl Progress {
 
     fn message(&self) -> String {
         let whole = self.runs.iter().filter(|r| r.steps.load(Ordering::Relaxed) == STEPS).count();
-        let of_runs = format!("{whole} of {} {}", self.runs.len(), self.what);
+        let of_runs = format!("{whole} of {} {}", self.needed.load(Ordering::Relaxed), self.what);
         let note = self.note.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         match self.runs.iter().filter(|r| r.ageing.load(Ordering::Relaxed)).count() {
             0 if note.is_empty() => of_runs,
@@ -107,9 +130,12 @@ impl Progress {
         }
     }
 
-    /// Estimates the time left, assuming that each run takes as long as the finished ones did on average. `None` if all
-    /// runs in progress have already taken longer than that.
+    /// Returns the time left as the command told it, or an estimate that assumes that each run takes as long as the
+    /// finished ones did on average. `None` if all runs in progress have already taken longer than that.
     fn remaining(&self, elapsed: Duration) -> Option<Duration> {
+        if let Some((left, at)) = *self.told.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) {
+            return Some(left.saturating_sub(elapsed.saturating_sub(at))).filter(|left| !left.is_zero());
+        }
         let spans: Vec<Span> = self.runs.iter().map(|run| *run.span()).collect();
         let ended: Vec<Duration> =
             spans.iter().filter_map(|span| Some(span.ended?.saturating_sub(span.begun?))).collect();
@@ -145,6 +171,7 @@ impl Progress {
     fn draw(&self) -> bool {
         let finished = self.finished.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if !*finished {
+            self.bar.set_length(self.needed.load(Ordering::Relaxed) as u64 * STEPS);
             self.bar.set_position(self.steps());
             let left = self.remaining(self.since.elapsed());
             let left = left.map_or(String::new(), |left| format!(", {} left", clock(left)));
@@ -178,6 +205,12 @@ impl caller::Progress for Progress {
 
     fn say(&self, what: String) {
         *self.note.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = what;
+    }
+
+    fn expect(&self, runs: usize, left: Option<Duration>) {
+        self.needed.store(runs, Ordering::Relaxed);
+        let told = left.map(|left| (left, self.since.elapsed()));
+        *self.told.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = told;
     }
 
     fn finish(&self) {
@@ -289,6 +322,22 @@ mod tests {
         (4..10).for_each(|run| span(run, 40, Some(60)));
         // Means of 22.5 s; both are late.
         assert_eq!(p.line(seconds(70)), "progress: 0 of 10 runs, 0:01:10 so far");
+    }
+
+    #[test]
+    fn a_command_that_says_what_is_left_is_believed() {
+        let p = Progress::of(10, "runs");
+        let seconds = Duration::from_secs;
+        *p.runs[0].span() = Span { aged: true, begun: Some(seconds(0)), ended: Some(seconds(100)) };
+        p.expect(7, Some(seconds(60)));
+        assert_eq!(p.message(), "0 of 7 runs");
+        *p.told.lock().unwrap() = Some((seconds(60), seconds(5)));
+        assert_eq!(
+            [seconds(5), seconds(25), seconds(65)].map(|at| p.remaining(at)),
+            [Some(seconds(60)), Some(seconds(40)), None]
+        );
+        assert!(p.draw());
+        assert_eq!(p.bar.length(), Some(7 * STEPS));
     }
 
     #[test]

@@ -26,7 +26,8 @@ impl Caller for Terminal {
     /// Prints a note unless `--quiet` is given.
     fn note(&self, text: &str) {
         if !output::is_quiet() {
-            eprint!("{}", fitted(&format!("note: {}\n", plain(text)), &Term::stderr()));
+            let text = fitted(&format!("note: {}\n", plain(text)), &Term::stderr());
+            progress::above(|| eprint!("{text}"));
         }
     }
 }

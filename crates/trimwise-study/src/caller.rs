@@ -2,12 +2,16 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use trimwise::failure::Failure;
 
 /// Progress callback, called with the number of steps done and the total.
 pub type Report = Arc<dyn Fn(u64, u64) + Send + Sync>;
+
+/// A clock that returns the time since it was started.
+pub type Elapsed = Arc<dyn Fn() -> Duration + Send + Sync>;
 
 /// Shows progress and notes to whoever asked for a run, and can stop it. The command uses the terminal, the Python
 /// package the interpreter.
@@ -25,6 +29,12 @@ pub trait Caller: Sync {
 
     /// Shows a note that is not part of the result, such as what was left out of a workload.
     fn note(&self, text: &str);
+
+    /// Starts a clock.
+    fn elapsed(&self) -> Elapsed {
+        let begun = Instant::now();
+        Arc::new(move || begun.elapsed())
+    }
 }
 
 pub trait Progress: Send + Sync {
@@ -33,6 +43,9 @@ pub trait Progress: Send + Sync {
     fn update(&self, run: usize, done: u64, total: u64);
     fn say(&self, what: String);
     fn finish(&self);
+
+    /// Of all runs, at most `runs` are needed, and those that have not finished take this long if that is known.
+    fn expect(&self, _runs: usize, _left: Option<Duration>) {}
 
     fn done(&self, run: usize) {
         self.update(run, 1, 1);

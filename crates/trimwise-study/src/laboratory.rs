@@ -67,6 +67,12 @@ pub enum Said {
         display: usize,
         what: String,
     },
+    /// At most this many of all runs are needed; the rest takes about this long.
+    Expect {
+        display: usize,
+        runs: usize,
+        left_ms: Option<u64>,
+    },
     Finish {
         display: usize,
     },

@@ -12,7 +12,6 @@ pub mod as_text;
 pub mod bench;
 pub mod caller;
 pub mod check;
-pub mod clock;
 pub mod command_text;
 pub mod compare;
 pub mod conclusion;
@@ -43,6 +42,7 @@ pub mod trace;
 pub mod trace_file;
 pub mod trim;
 pub mod verify;
+pub mod whole;
 pub mod workloads;
 
 use serde::Serialize;

@@ -123,6 +123,11 @@ impl Progress for Display {
         say(&Said::Doing { display: self.display, what });
     }
 
+    fn expect(&self, runs: usize, left: Option<Duration>) {
+        let left_ms = left.map(|left| left.as_millis() as u64);
+        say(&Said::Expect { display: self.display, runs, left_ms });
+    }
+
     fn finish(&self) {
         say(&Said::Finish { display: self.display });
     }

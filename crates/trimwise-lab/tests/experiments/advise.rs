@@ -103,7 +103,7 @@ impl Bed {
     }
 
     fn search(&self, search: &mut Search, candidates: &[Candidate]) {
-        let searched = search.run(|jobs| {
+        let searched = search.run(|jobs, _| {
             let runs: Vec<_> = jobs.iter().map(|job| (candidates[job.candidate].policy, job.rep)).collect();
             let cells = self.all(&runs, SEED);
             (jobs.iter().copied().zip(cells.iter().map(Observation::of)).collect(), None::<()>)

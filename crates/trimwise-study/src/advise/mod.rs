@@ -1,6 +1,7 @@
 //! `advise`: searches the policies that a host can apply, compares the best with the usual ones on fresh runs, and says
 //! what to set.
 
+pub mod first;
 pub mod hunt;
 
 use std::borrow::Cow;
@@ -19,7 +20,7 @@ use trimwise::profile::Profile;
 use trimwise::units::Utilization;
 use trimwise::words;
 
-use crate::caller::{Caller, OnInterrupt, Progress};
+use crate::caller::{Caller, OnInterrupt};
 use crate::command_text::CommandText;
 use crate::compare::here::StandIn;
 use crate::compare::workload::Workload;
@@ -28,7 +29,8 @@ use crate::conclusion::{Conclusion, Decision};
 use crate::defaults;
 use crate::given::Given;
 use crate::laboratory::Laboratory;
-use hunt::{Found, Hunt, Searched};
+use crate::whole::{Kind, Whole};
+use hunt::{Hunt, Searched};
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Advice {
@@ -100,7 +102,7 @@ pub fn run(
     let workload = Workload::of(request)?;
     let mut found = StandIn::of(request, &workload)?;
     if !file_system::needs_laboratory(request, found.as_mut(), (caller, laboratory)) {
-        return in_model(request, found.as_ref(), caller, &on_model::run);
+        return in_model(request, found.as_ref(), caller, &Unchecked);
     }
     if request.check.is_some() {
         // No kernel is needed for requests that the model rejects.
@@ -117,15 +119,60 @@ pub fn run(
     Ok(advice)
 }
 
-/// The comparison at the end of [`in_model`].
-pub type Compare = dyn Fn(&CompareRequest, on_model::Plan, &dyn Caller) -> Result<Comparison, Failure>;
+/// The kind of the model's runs in an advice.
+pub const MODEL: usize = 0;
+/// The kind of the runs that check it on a kernel.
+pub const KERNEL: usize = 1;
+
+/// The comparison at the end of [`in_model`], and its check on a kernel.
+pub trait Compare: Sync {
+    /// Returns the kernel's runs for these policies.
+    ///
+    /// # Errors
+    ///
+    /// If the check cannot run.
+    fn kind(&self, request: &CompareRequest, plan: &on_model::Plan, of: &[Trimmer]) -> Result<Kind, Failure>;
+
+    /// Runs the comparison, except for the known cells, and the check.
+    ///
+    /// # Errors
+    ///
+    /// If there is no result.
+    fn compare(
+        &self,
+        request: &CompareRequest,
+        plan: &on_model::Plan,
+        known: &[Cell],
+        whole: &Whole,
+    ) -> Result<Comparison, Failure>;
+}
+
+/// A comparison without a check.
+pub struct Unchecked;
+
+impl Compare for Unchecked {
+    fn kind(&self, request: &CompareRequest, _: &on_model::Plan, _: &[Trimmer]) -> Result<Kind, Failure> {
+        on_model::refuse_limits(request)?;
+        Ok(Kind::of(0, 1))
+    }
+
+    fn compare(
+        &self,
+        request: &CompareRequest,
+        plan: &on_model::Plan,
+        known: &[Cell],
+        whole: &Whole,
+    ) -> Result<Comparison, Failure> {
+        on_model::compared(request, plan, known, (&whole.part(MODEL), whole.stop()))
+    }
+}
 
 /// Advises by the model. The comparison at the end may be checked on a kernel.
 pub fn in_model(
     request: &CompareRequest,
     found: Option<&StandIn>,
     caller: &dyn Caller,
-    compare: &Compare,
+    compare: &dyn Compare,
 ) -> Result<Advice, Failure> {
     if request.budget_min.is_some() {
         let expected = words!["it with ", set("fs", "xfs, btrfs or f2fs")];
@@ -145,6 +192,7 @@ pub fn in_model(
     }
     // The findings of `--here` may change during the runs.
     request.utilization = plan.utilization.map(Given::of);
+    plan.workload.tell_notes(caller);
     let stop = caller.stop(OnInterrupt::StopAndShow)?;
     advised(&request, plan, (caller, &stop), compare)
 }
@@ -158,33 +206,13 @@ pub fn expect_trim(device: &Profile) -> Result<(), Failure> {
     Err(Mistake::of("devices", &device.name).because(why).expected("one that does").fail())
 }
 
-/// A caller with an existing stop flag.
-struct Stopped<'a> {
-    caller: &'a dyn Caller,
-    stop: &'a Arc<AtomicBool>,
-}
-
-impl Caller for Stopped<'_> {
-    fn progress(&self, runs: usize, what: &str) -> Arc<dyn Progress> {
-        self.caller.progress(runs, what)
-    }
-
-    fn stop(&self, _: OnInterrupt) -> Result<Arc<AtomicBool>, Failure> {
-        Ok(Arc::clone(self.stop))
-    }
-
-    fn note(&self, text: &str) {
-        self.caller.note(text);
-    }
-}
-
 fn advised(
     request: &CompareRequest,
     plan: on_model::Plan,
     (caller, stop): (&dyn Caller, &Arc<AtomicBool>),
-    compare: &Compare,
+    compare: &dyn Compare,
 ) -> Result<Advice, Failure> {
-    let mut hunt = Hunt { request, plan, caller, stop };
+    let mut hunt = Hunt::of(request, plan, (caller, stop), compare)?;
     let found = hunt.found()?;
     let settings = Settings {
         command: command(request, &hunt.plan.settings),
@@ -197,18 +225,18 @@ fn advised(
     let advice = |conclusion| Advice::new(settings.clone(), seed, found.searched.clone(), conclusion);
     let here = hunt.plan.here.as_ref();
     if let Some(failure) = &found.ended_by {
-        let (searched, of) = (found.searched.runs.searched, found.searched.runs.exhaustive / 6);
-        let why =
-            format!("The search was stopped after {searched} of about {of} runs, so nothing is proven.");
+        let (done, of) = hunt.whole.counts();
+        let why = format!("The search was stopped after {done} of at most {of} runs, so nothing is proven.");
         let advice = advice(Conclusion::cannot_tell(here, why, "Let it finish, or ask for fewer --days."));
         return Ok(Advice { partial: true, ended_by: Some(failure.clone()), ..advice });
     }
     if found.frees_nothing {
+        hunt.whole.expect(&[0, 0]);
         return Ok(advice(Conclusion::freed_nothing(here)));
     }
-    let compared = compared(request, &hunt, &found);
+    let compared = hunt.compared(&found.shortlist);
     let plan = on_model::Plan::of(&compared)?;
-    let mut comparison = compare(&compared, plan, &Stopped { caller, stop })?;
+    let mut comparison = compare.compare(&compared, &plan, &found.usual, &hunt.whole)?;
     let conclusion = comparison.conclusion.clone();
     let mut advice = advice(conclusion.unwrap_or_else(|| Conclusion::freed_nothing(here)));
     (advice.partial, advice.ended_by) = (comparison.partial, comparison.ended_by.take());
@@ -222,19 +250,9 @@ fn advised(
             advice.add_nearby(&mut hunt, policy);
         }
     }
+    hunt.whole.expect(&[0, 0]);
     advice.comparison = Some(comparison);
     Ok(advice)
-}
-
-/// The comparison on fresh runs: the shortlist, the host's current policy, and the bound.
-fn compared(request: &CompareRequest, hunt: &Hunt, found: &Found) -> CompareRequest {
-    let here = hunt.plan.here.as_ref();
-    let today = here.and_then(|here| here.today(hunt.plan.days.is_some())?.known());
-    let today = today.filter(|today| !found.shortlist.contains(today));
-    let bound = Trimmer::Kernel(PolicySpec::IDEAL);
-    let policies = found.shortlist.iter().copied().chain(today).chain([bound]);
-    let policies = policies.map(|policy| Given::of(policy.into())).collect();
-    CompareRequest { policies, seed: Some(hunt.fresh_seed()), ..request.clone() }
 }
 
 pub fn command(request: &CompareRequest, settings: &Settings) -> String {
@@ -325,14 +343,10 @@ impl Advice {
 
     /// Runs the policy to use and the simple ones at other fullness.
     fn add_nearby(&mut self, hunt: &mut Hunt, policy: Trimmer) {
-        const STEP: i8 = 10;
-        let Some(used) = hunt.plan.utilization else { return };
-        let fuller = used.moved(STEP).filter(|fuller| fuller.percent() <= 95);
-        for utilization in [used.moved(-STEP), fuller].into_iter().flatten() {
-            let mut policies = vec![policy];
-            let plain = [PolicySpec::OFF, PolicySpec::COMMIT].map(Trimmer::Kernel);
-            policies.extend(plain.into_iter().filter(|p| *p != policy));
-            let Some((cells, failure)) = hunt.nearby(utilization, &policies) else { continue };
+        let mut policies = vec![policy];
+        let plain = [PolicySpec::OFF, PolicySpec::COMMIT].map(Trimmer::Kernel);
+        policies.extend(plain.into_iter().filter(|p| *p != policy));
+        for (utilization, (cells, failure)) in hunt.nearby(&policies) {
             self.search.runs.nearby += cells.len() as u32;
             let is_stopped = failure.is_some();
             self.note(failure);
@@ -359,3 +373,6 @@ impl Advice {
         self.ended_by = self.ended_by.take().or(failure);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -369,24 +369,32 @@ impl<P: Copy + Sync> Grid<'_, P> {
     }
 
     /// Runs the cells by device, policy and repetition, in this order, as many in parallel as fit if each takes this
-    /// much memory.
+    /// much memory. Those that are known by their number do not run.
     fn run(
         &self,
         caller: &dyn Caller,
         jobs: Option<u16>,
         memory: impl Fn(&Profile) -> Bytes,
+        known: Vec<(usize, Cell)>,
         run: impl Fn(&Arc<dyn Progress>, usize, (&Profile, P), u32) -> Result<Cell, Failure> + Sync,
     ) -> Ran {
         let pairs: Vec<(&Profile, P)> = self.pairs().collect();
         let count = pairs.len() * self.reps as usize;
         let jobs = self.jobs(jobs, memory);
-        let progress = caller.progress(count, "runs");
-        let ran = pool::run_finished(jobs, count, |index| {
+        let left: Vec<usize> = (0..count).filter(|index| known.iter().all(|(of, _)| of != index)).collect();
+        let progress = caller.progress(left.len(), "runs");
+        let (ran, failure) = pool::run_finished(jobs, left.len(), |number| {
+            let index = left[number];
             let (pair, rep) = (index / self.reps as usize, index % self.reps as usize);
-            run(&progress, index, pairs[pair], rep as u32).inspect(|_| progress.done(index))
+            let cell = run(&progress, number, pairs[pair], rep as u32)?;
+            progress.done(number);
+            Ok((index, cell))
         });
         progress.finish();
-        ran
+        let mut cells = known;
+        cells.extend(ran);
+        cells.sort_by_key(|(index, _)| *index);
+        (cells.into_iter().map(|(_, cell)| cell).collect(), failure)
     }
 }
 

@@ -107,27 +107,40 @@ impl Plan {
 ///
 /// If the request has limits of guests, which the model does not use, or there is no result.
 pub fn run(request: &CompareRequest, plan: Plan, caller: &dyn Caller) -> Result<Comparison, Failure> {
+    refuse_limits(request)?;
+    plan.workload.tell_notes(caller);
+    let stop = caller.stop(OnInterrupt::StopAndShow)?;
+    compared(request, &plan, &[], (caller, &stop))
+}
+
+/// Rejects limits of guests, of which the model has none.
+pub(crate) fn refuse_limits(request: &CompareRequest) -> Result<(), Failure> {
     if request.limits.are_given() {
         return Err(GuestLimits::only_for_guests(words![set("target", "kernel:..."), " or ", key("check")]));
     }
-    plan.workload.tell_notes(caller);
-    let stop = caller.stop(OnInterrupt::StopAndShow)?;
-    compared(request, &plan, (caller, &stop))
+    Ok(())
 }
 
+/// Runs every cell but those that are known.
 pub fn compared(
     request: &CompareRequest,
     plan: &Plan,
+    known: &[Cell],
     (caller, stop): (&dyn Caller, &Arc<AtomicBool>),
 ) -> Result<Comparison, Failure> {
+    let place = |cell: &Cell| {
+        let policy = plan.policies.iter().position(|policy| cell.policy == (*policy).into())?;
+        Some((policy * request.reps as usize + cell.rep as usize, cell.clone()))
+    };
+    let known: Vec<(usize, Cell)> = known.iter().filter_map(place).collect();
     let grid = Grid { devices: &plan.devices, policies: &plan.policies, reps: request.reps };
-    if plan.here.is_some() {
+    if plan.here.is_some() && known.is_empty() {
         let runs = plan.policies.len() * request.reps as usize;
         let jobs = grid.jobs(request.jobs, pool::memory_of_run).clamp(1, runs.max(1));
         caller
             .note(&format!("{}, {jobs} at a time; Ctrl-C keeps finished runs", counted(runs as u64, "run")));
     }
-    let ran = grid.run(caller, request.jobs, pool::memory_of_run, |progress, index, pair, rep| {
+    let ran = grid.run(caller, request.jobs, pool::memory_of_run, known, |progress, index, pair, rep| {
         if stop.load(Ordering::SeqCst) {
             return Err(Failure::Interrupted);
         }
@@ -169,7 +182,7 @@ pub fn run_own(
     let is_going = || if stop.load(Ordering::SeqCst) { Err(Failure::Interrupted) } else { Ok(()) };
     let grid = Grid { devices: &plan.devices, policies: &plan.policies, reps: request.reps };
     let (mut cells, mut ended_by) =
-        grid.run(&Silent::default(), request.jobs, pool::memory_of_run, |_, _, pair, rep| {
+        grid.run(&Silent::default(), request.jobs, pool::memory_of_run, Vec::new(), |_, _, pair, rep| {
             is_going()?;
             plan.run_cell(pair, rep, Arc::new(|_, _| ()), stop)
         });

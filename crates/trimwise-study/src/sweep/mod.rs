@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -39,10 +39,10 @@ use trimwise_linux::pool;
 use crate::as_text;
 use crate::caller::{self, Caller, OnInterrupt, Progress, Silent};
 use crate::check::{JOBS, within};
-use crate::clock::Clock;
 use crate::compare::Comparison;
 use crate::guest_limits::GuestLimits;
 use crate::laboratory::Laboratory;
+use crate::whole::{Kind, Whole};
 pub use columns::Row;
 use folder::Found;
 pub use folder::{Folder, Outcome};
@@ -270,21 +270,20 @@ pub fn sweep(
         }
     }
     let jobs = request.jobs.map_or_else(|| grid.default_jobs(), usize::from);
-    let clock = clock(grid, &left, jobs, caller);
     let again = AtomicUsize::new(0);
     let what =
         grid.description.own.first().map_or("cells".to_owned(), |own| format!("cells of {}", own.name));
-    let progress = caller.progress(left.len(), &what);
+    let whole = Whole::of(caller, stop, &what, &[kind(grid, &left, jobs)]);
+    if let Some(On::Kernel(plans, _)) = left.first().map(|cell| grid.place(*cell).on) {
+        whole.announce(&plans.title());
+    }
+    let progress = whole.part(0).progress(left.len(), &what);
     let (ran, ended_by) = pool::run_finished(jobs, left.len(), |index| {
         if stop.load(Ordering::SeqCst) {
             return Err(Failure::Interrupted.into());
         }
         progress.begin_ageing(index);
-        let (place, begun) = (grid.place(left[index]), Instant::now());
-        let ran = run_cell(&place, (&progress, index), stop)?;
-        if let (Some(clock), On::Kernel(plans, of)) = (&clock, &place.on) {
-            clock.tell_first(caller, plans.expected(*of), begun.elapsed());
-        }
+        let ran = run_cell(&grid.place(left[index]), (&progress, index), stop)?;
         let failed = match ran {
             Ran::Done(outcome) => {
                 folder.enter(left[index], &outcome)?;
@@ -301,7 +300,7 @@ pub fn sweep(
         progress.done(index);
         Ok(failed.map(|error| FailedCell::of(grid, left[index], error)))
     });
-    progress.finish();
+    drop(whole);
     let again = again.into_inner() as u64;
     if again > 0 {
         caller.note(&format!(
@@ -325,15 +324,15 @@ pub fn sweep(
     Ok(summary)
 }
 
-/// Announces how long cells on a kernel may take.
-fn clock(grid: &Grid, left: &[u64], jobs: usize, caller: &dyn Caller) -> Option<Clock> {
+/// The cells to run, with the mean of their expected times if they run on a kernel.
+fn kind(grid: &Grid, left: &[u64], jobs: usize) -> Kind {
     let expected = |cell: &u64| match grid.place(*cell).on {
-        On::Kernel(plans, of) => plans.expected(of),
-        On::Model(..) | On::Own(..) => Duration::ZERO,
+        On::Kernel(plans, of) => Some(plans.expected(of)),
+        On::Model(..) | On::Own(..) => None,
     };
-    let On::Kernel(plans, _) = grid.place(*left.first()?).on else { return None };
-    let mean = left.iter().map(expected).sum::<Duration>() / u32::try_from(left.len()).unwrap_or(u32::MAX);
-    Some(Clock::of(caller, &plans.title(), (jobs, left.len()), mean))
+    let expected: Option<Duration> = left.iter().map(expected).sum();
+    let count = u32::try_from(left.len()).unwrap_or(u32::MAX);
+    Kind { expected: expected.and_then(|all| all.checked_div(count)), ..Kind::of(left.len(), jobs) }
 }
 
 #[derive(Debug)]

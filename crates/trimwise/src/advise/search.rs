@@ -99,21 +99,23 @@ impl Search {
         Self { nodes, rounds, seen, field: Vec::new(), phase: Phase::Begin }
     }
 
-    /// Runs the search to its end. `run` runs jobs in any order, and returns their results in the order of the jobs.
+    /// Runs the search to its end. `run` runs jobs in any order, and returns their results in the order of the jobs. It
+    /// is also told how many jobs are left at most, these included.
     ///
     /// # Errors
     ///
     /// The first error of `run`. Observations recorded before it stay.
     pub fn run<E>(
         &mut self,
-        mut run: impl FnMut(&[Job]) -> (Vec<(Job, Observation)>, Option<E>),
+        mut run: impl FnMut(&[Job], usize) -> (Vec<(Job, Observation)>, Option<E>),
     ) -> Result<(), E> {
         loop {
+            let left = self.left_max();
             let jobs = self.next_jobs();
             if jobs.is_empty() {
                 return Ok(());
             }
-            let (observed, error) = run(&jobs);
+            let (observed, error) = run(&jobs, left);
             observed.into_iter().for_each(|(job, observation)| self.record(job, observation));
             if let Some(error) = error {
                 return Err(error);
@@ -158,6 +160,38 @@ impl Search {
         Vec::new()
     }
 
+    /// Returns how many jobs are left at most, once those of the last round are recorded. It falls by at least the
+    /// number of jobs in each round.
+    pub fn left_max(&self) -> usize {
+        let (first, may_explore) = match self.phase {
+            Phase::Over => return 0,
+            Phase::Halve(reps) => return self.halvings(self.field.len(), reps),
+            Phase::Begin => {
+                let is_new = |&i: &usize| self.nodes[i].is_first && !self.seen[i].contains_key(&0);
+                ((0..self.nodes.len()).filter(is_new).count(), true)
+            }
+            Phase::Explore(times) => (0, times < EXPLORATIONS_MAX),
+        };
+        let explored = if may_explore { self.explorable().saturating_sub(first) } else { 0 };
+        first + explored + self.halvings(self.distinct().len() + first + explored, 1)
+    }
+
+    /// Returns the runs of a field of at most this size that has `reps` repetitions, to the end of the search.
+    fn halvings(&self, mut field: usize, mut reps: u32) -> usize {
+        let mut runs = 0;
+        while reps < self.rounds.reps_max && field > 1 {
+            field = self.survivors(field, reps);
+            runs += field * reps as usize;
+            reps *= 2;
+        }
+        runs
+    }
+
+    /// Returns how many of a field stay in the race. After one run they are a third: most candidates are far off.
+    fn survivors(&self, field: usize, reps: u32) -> usize {
+        field.div_ceil(if reps == 1 { 3 } else { 2 }).max(self.rounds.finalists).min(field)
+    }
+
     /// Returns how many more candidates may be explored: half of all candidates run at all.
     fn explorable(&self) -> usize {
         let ran = self.seen.iter().filter(|seen| !seen.is_empty()).count();
@@ -178,8 +212,7 @@ impl Search {
         near.filter(is_border).map(|(_, near)| near).collect()
     }
 
-    /// Keeps the better part of the field, and doubles its repetitions. After one run the better part is a third: most
-    /// candidates are far off.
+    /// Keeps the better part of the field, and doubles its repetitions.
     fn halve(&mut self, reps: u32) -> Vec<Job> {
         let field = std::mem::take(&mut self.field);
         if reps >= self.rounds.reps_max || field.len() <= 1 {
@@ -188,7 +221,7 @@ impl Search {
             self.phase = Phase::Over;
             return Vec::new();
         }
-        let keep = field.len().div_ceil(if reps == 1 { 3 } else { 2 }).max(self.rounds.finalists);
+        let keep = self.survivors(field.len(), reps);
         self.field = self.kept(field, keep);
         self.phase = Phase::Halve(reps * 2);
         self.missing(self.field.iter().copied(), reps * 2)

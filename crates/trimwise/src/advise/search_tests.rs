@@ -37,18 +37,22 @@ fn observation(time_s: f64, wear: f64) -> Observation {
     Observation { time_s, wear_units: Some(wear), identity: [time_s.to_bits(), wear.to_bits(), 0, 0] }
 }
 
-/// Runs a search to its end; each job must be new.
+/// Runs a search to its end. Each job must be new, and the announced maximum must hold in each round and only shrink.
 fn searched(nodes: Vec<Node>, response: impl Fn(Job) -> Observation) -> Search {
     let mut search = Search::new(nodes, Rounds::ADVICE);
     let mut ran = BTreeSet::new();
+    let mut left_max = search.left_max();
     search
-        .run(|jobs| {
+        .run(|jobs, left| {
+            assert!(left <= left_max && jobs.len() <= left, "{} jobs, {left} of {left_max} left", jobs.len());
+            left_max = left - jobs.len();
             assert!(jobs.iter().all(|job| ran.insert(*job)), "a job ran twice");
             (jobs.iter().map(|&job| (job, response(job))).collect(), None::<()>)
         })
         .unwrap();
     assert_eq!(search.total_runs(), ran.len());
     assert!(search.next_jobs().is_empty(), "it stays over");
+    assert_eq!(search.left_max(), 0);
     search
 }
 
@@ -175,7 +179,7 @@ fn the_order_of_results_changes_nothing() {
     let forwards = searched(grid(7), response);
     let mut backwards = Search::new(grid(7), Rounds::ADVICE);
     let ran =
-        backwards.run(|jobs| (jobs.iter().rev().map(|&job| (job, response(job))).collect(), None::<()>));
+        backwards.run(|jobs, _| (jobs.iter().rev().map(|&job| (job, response(job))).collect(), None::<()>));
     assert_eq!(ran, Ok(()));
     assert_eq!(forwards.finalists(), backwards.finalists());
     assert_eq!(forwards.seen, backwards.seen);
@@ -184,7 +188,7 @@ fn the_order_of_results_changes_nothing() {
 #[test]
 fn a_failure_keeps_what_is_recorded() {
     let mut search = Search::new(line(9), Rounds::ADVICE);
-    let ran = search.run(|jobs| (vec![(jobs[0], observation(1.0, 1.0))], Some("stopped")));
+    let ran = search.run(|jobs, _| (vec![(jobs[0], observation(1.0, 1.0))], Some("stopped")));
     assert_eq!(ran, Err("stopped"));
     assert_eq!((search.total_runs(), search.finalists()), (1, vec![]));
     // What is known already does not run again.

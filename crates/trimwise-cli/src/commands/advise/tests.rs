@@ -53,7 +53,7 @@ fn advice_among(space: &Space, days: Option<u32>, seconds: Seconds) -> Advice {
         let identity = [job.candidate as u64, 0, 0, 0];
         (*job, Observation { identity, ..observation })
     };
-    let ran = search.run(|jobs| (jobs.iter().map(observed).collect(), None::<()>));
+    let ran = search.run(|jobs, _| (jobs.iter().map(observed).collect(), None::<()>));
     assert_eq!(ran, Ok(()));
     let shortlist = space.shortlist(&search);
     let policies = shortlist.iter().chain(&[Trimmer::Kernel(PolicySpec::IDEAL)]).map(ToString::to_string);

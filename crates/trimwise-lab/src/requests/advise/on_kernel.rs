@@ -17,6 +17,7 @@ use trimwise::units::{SimDuration, Utilization};
 use trimwise_uml::cell::{KernelPolicy, KernelTarget};
 
 use crate::requests::compare::on_kernel::{Asked, Runs, plan};
+use trimwise_study::advise::first::First;
 use trimwise_study::advise::hunt::{self, Searched, Tried};
 use trimwise_study::advise::{Advice, command, expect_trim};
 use trimwise_study::caller::{Caller, OnInterrupt};
@@ -25,6 +26,7 @@ use trimwise_study::compare::workload::Workload;
 use trimwise_study::compare::{CompareRequest, Settings, finish, judge};
 use trimwise_study::conclusion::Conclusion;
 use trimwise_study::defaults;
+use trimwise_study::whole::{Kind, Whole};
 
 /// Rounds of the search.
 const ROUNDS: Rounds = Rounds { reps_max: 2, finalists: 3 };
@@ -114,6 +116,33 @@ impl Candidates {
         once
     }
 
+    /// Returns the maximum length of the shortlist.
+    fn shortlist_max(&self, target: &KernelTarget, today: Option<&PolicyId>) -> usize {
+        let by_mount = KernelPolicy::all_of(target);
+        let today = today.and_then(|today| KernelPolicy::of_id(today, target));
+        let more =
+            self.policies.iter().filter(|policy| !by_mount.contains(policy) && today != Some(**policy));
+        let today = today.filter(|today| !by_mount.contains(today));
+        by_mount.len() + more.count().min(3) + usize::from(today.is_some())
+    }
+
+    /// Returns the policies in the order in which the first answer needs them: what the host does today, none, and what
+    /// people choose between.
+    fn usual_first(&self, target: &KernelTarget, today: Option<&PolicyId>) -> Vec<KernelPolicy> {
+        let today = today.and_then(|today| KernelPolicy::of_id(today, target));
+        let place = |policy: &KernelPolicy| match policy {
+            policy if Some(*policy) == today => 0,
+            KernelPolicy::Off => 1,
+            policy if policy.id() == "batch:1w".into() => 2,
+            KernelPolicy::Batch(_) => 4,
+            KernelPolicy::Daemon(_) => 5,
+            _ => 3,
+        };
+        let mut policies = self.policies.clone();
+        policies.sort_by_key(place);
+        policies
+    }
+
     fn searched(&self, search: &Search, run_ns: u64) -> Searched {
         let finalists = search.finalists();
         let best = finalists.first().copied();
@@ -169,22 +198,51 @@ pub fn run(
     plan.workload.tell_notes(caller);
     let stop = caller.stop(OnInterrupt::StopAndShow)?;
     let unfinished = first.unfinished()?;
-    let count = candidates.policies.len() + 2 * ROUNDS.finalists;
     let at_a_time = first.jobs().max(1);
-    let reps = u64::from(REPS_MIN.min(request.reps)) * (candidates.policies.len() as u64).min(5);
-    let clock = first.clock(caller, count + reps as usize);
-    let run_all = |runs: &Runs, asked: &[Asked]| {
-        let (mut ran, failure) = runs.each(asked, (caller, &stop), &unfinished, &clock);
+    let mut search = search(&candidates);
+    // Repetitions that run whatever the budget, and more for which there may be time.
+    let reps_min = REPS_MIN.min(request.reps) as usize;
+    let reps_more = request.reps as usize - reps_min;
+    let here = plan.here.as_ref();
+    let today = here.and_then(|here| here.today(plan.days.is_some()));
+    let compared_max = candidates.shortlist_max(target, today.as_ref());
+    let of_search = first.kind();
+    let kinds = [
+        Kind { most: search.left_max() + compared_max * reps_min, ..of_search },
+        Kind { most: compared_max * reps_more, until: Some(budget), ..of_search },
+    ];
+    let whole = Whole::of(caller, &stop, "runs", &kinds);
+    let device = &plan.devices[0].1;
+    let run_all = |runs: &Runs, kind: usize, asked: &[Asked], on: &(dyn Fn(usize, &Cell) + Sync)| {
+        let (mut ran, failure) = runs.each(asked, (&whole, kind), &unfinished, on);
         let judged = ran.iter_mut().try_for_each(|(_, cell)| judge(request, std::slice::from_mut(cell)));
         (ran, judged.err().or(failure))
     };
 
-    let (mut search, mut off_cell) = (search(&candidates), None::<Cell>);
+    let compare =
+        |cells: Vec<Cell>| finish(request, plan.settings.clone(), plan.here.clone(), (cells, None)).ok();
+    let usual = candidates.usual_first(target, today.as_ref());
+    let needed = usual.iter().take(2).filter(|policy| {
+        **policy == KernelPolicy::Off || today.as_ref().is_some_and(|today| policy.id() == *today)
+    });
+    // A run of the daemon takes far longer than the others, and is not waited for.
+    let quick = usual.iter().filter(|policy| !policy.is_daemon()).count();
+    let of_first = First::of(&whole, (quick, needed.count(), 1), &compare);
+    let mut off_cell = None::<Cell>;
     let ended_by = search
-        .run(|jobs| {
+        .run(|jobs, left| {
+            whole.expect(&[left + compared_max * reps_min, compared_max * reps_more]);
+            // The first round has all candidates.
+            let mut jobs = jobs.to_vec();
+            let place = |job: &Job| usual.iter().position(|of| *of == candidates.policies[job.candidate]);
+            jobs.sort_by_key(place);
             let asked: Vec<Asked> =
                 jobs.iter().map(|job| (device, candidates.policies[job.candidate], job.rep)).collect();
-            let (ran, failure) = run_all(&first, &asked);
+            let (ran, failure) = run_all(&first, 0, &asked, &|index, cell| {
+                if jobs[index].rep == 0 {
+                    of_first.add(index, cell);
+                }
+            });
             for (i, cell) in &ran {
                 if jobs[*i] == (Job { candidate: 0, rep: 0 }) {
                     off_cell = Some(cell.clone());
@@ -197,7 +255,6 @@ pub fn run(
         unfinished.end(caller, false);
         return Err(failure.clone());
     }
-    let here = plan.here.as_ref();
     let searched = candidates.searched(&search, off_cell.as_ref().map_or(0, Cell::elapsed_ns));
     let settings = Settings {
         baseline: PolicyId::OFF,
@@ -210,8 +267,9 @@ pub fn run(
     if let Some(failure) = ended_by {
         unfinished.end(caller, false);
         let why = format!(
-            "The search was stopped after {} of about {count} runs, so nothing is proven.",
-            searched.runs.searched
+            "The search was stopped after {} of at most {} runs, so nothing is proven.",
+            searched.runs.searched,
+            whole.counts().1
         );
         let advice = advice(Conclusion::cannot_tell(here, why, "Run the same command again to continue."));
         return Ok(Advice { partial: true, ended_by: Some(failure), ..advice });
@@ -222,14 +280,13 @@ pub fn run(
     }
 
     let fresh_seed = plan.seed.wrapping_add(1);
-    let today = here.and_then(|here| here.today(plan.days.is_some()));
     let shortlist = candidates.shortlist(&search, target, today.as_ref());
     let second = Runs::of(&plan, request, of_kernel, (&shortlist, fresh_seed));
     let (mut cells, mut failure, mut reps) = (Vec::new(), None, 0);
     while reps < request.reps && failure.is_none() {
         // Add as many repetitions at a time as keep all cores busy.
         let more = (at_a_time.div_ceil(shortlist.len()) as u32).min(request.reps - reps);
-        let spent = clock.elapsed();
+        let spent = whole.elapsed();
         let of_next =
             spent / (searched.runs.searched + cells.len() as u32).max(1) * (shortlist.len() as u32 * more);
         if reps >= REPS_MIN && spent + of_next > budget {
@@ -238,10 +295,15 @@ pub fn run(
         let asked: Vec<Asked> = (reps..reps + more)
             .flat_map(|rep| shortlist.iter().map(move |&policy| (device, policy, rep)))
             .collect();
-        let (ran, ended) = run_all(&second, &asked);
+        // These, and those of later turns that run whatever the budget.
+        let certain = asked.len() + reps_min.saturating_sub((reps + more) as usize) * shortlist.len();
+        let all = (request.reps - reps) as usize * shortlist.len();
+        whole.expect(&[certain, all - certain]);
+        let (ran, ended) = run_all(&second, 0, &asked, &|_, _| ());
         cells.extend(ran.into_iter().map(|(_, cell)| cell));
         (failure, reps) = (ended, reps + more);
     }
+    whole.expect(&[0, 0]);
     unfinished.end(caller, failure.is_none());
     if cells.is_empty() {
         let why = "The comparison had no run, so nothing is proven.".to_owned();

@@ -4,10 +4,13 @@ use trimwise::compare::result::{Cell, Target};
 use trimwise::failure::{Failure, Mistake, set};
 use trimwise::policy::Trimmer;
 use trimwise::words;
+use trimwise_linux::pool;
+use trimwise_study::advise::{Compare, KERNEL, MODEL};
 use trimwise_study::caller::{Caller, OnInterrupt};
 use trimwise_study::compare::check::{Check, LeftOut};
 use trimwise_study::compare::on_model::{self, Plan};
-use trimwise_study::compare::{CompareRequest, Comparison, Ran, judge};
+use trimwise_study::compare::{CompareRequest, Comparison, Grid, Ran, judge};
+use trimwise_study::whole::{Kind, Whole};
 use trimwise_uml::cell::{KernelPolicy, KernelTarget};
 use trimwise_uml::images::KernelImage;
 
@@ -59,6 +62,17 @@ impl<'a> Planned<'a> {
         Ok(Self { target, policies: checked, left_out, image })
     }
 
+    /// Returns the runs; `None` without a kernel.
+    fn runs<'b>(&'b self, request: &CompareRequest, plan: &'b Plan) -> Option<Runs<'b>> {
+        let of = |image| Runs::of(plan, request, (self.target, image), (&self.policies, plan.seed));
+        self.image.as_ref().ok().map(of)
+    }
+
+    /// Returns the number of runs, and how long they may take.
+    fn kind(&self, request: &CompareRequest, plan: &Plan) -> Kind {
+        self.runs(request, plan).map_or(Kind::of(0, 1), |runs| runs.kind())
+    }
+
     /// Completes the check with the cells from the kernel. Without a kernel there are none.
     pub fn found(self, cells: Vec<Cell>) -> Result<Check, Failure> {
         let (kernel, not_run) = match self.image {
@@ -82,20 +96,57 @@ impl<'a> Planned<'a> {
 pub fn run(request: &CompareRequest, plan: Plan, caller: &dyn Caller) -> Result<Comparison, Failure> {
     let Some(target) = target(request)? else { return on_model::run(request, plan, caller) };
     let check = Planned::of(target, plan.policies.iter())?;
-    let image = check.image.as_ref().ok();
-    let runs = image.map(|image| Runs::of(&plan, request, (target, image), (&check.policies, plan.seed)));
+    check.runs(request, &plan).map_or(Ok(()), |runs| runs.check())?;
     if let Err(reason) = &check.image {
         caller.note(&format!("--check kernel:{target} is skipped: {reason}"));
     }
-    runs.as_ref().map_or(Ok(()), Runs::check)?;
     plan.workload.tell_notes(caller);
     let stop = caller.stop(OnInterrupt::StopAndShow)?;
-    let mut comparison = on_model::compared(request, &plan, (caller, &stop))?;
-    let ran = (!comparison.partial).then(|| runs.map_or_else(Ran::default, |runs| runs.cells(caller, &stop)));
-    if let Some((mut cells, failure)) = ran {
-        judge(request, &mut cells)?;
-        (comparison.partial, comparison.ended_by) = (failure.is_some(), failure);
-        comparison.add_check(check.found(cells)?);
+    let grid = Grid { devices: &plan.devices, policies: &plan.policies, reps: request.reps };
+    let model =
+        Kind::of(grid.pairs().count() * request.reps as usize, grid.jobs(request.jobs, pool::memory_of_run));
+    let whole = Whole::of(caller, &stop, "runs", &[model, check.kind(request, &plan)]);
+    checked(request, &plan, &[], check, &whole)
+}
+
+/// Runs every cell in the model that is not known, and then the check.
+fn checked(
+    request: &CompareRequest,
+    plan: &Plan,
+    known: &[Cell],
+    check: Planned,
+    whole: &Whole,
+) -> Result<Comparison, Failure> {
+    let mut comparison = on_model::compared(request, plan, known, (&whole.part(MODEL), whole.stop()))?;
+    if comparison.partial {
+        return Ok(comparison);
     }
+    let ran = check.runs(request, plan).map_or_else(Ran::default, |runs| runs.cells(whole, KERNEL));
+    let (mut cells, failure) = ran;
+    judge(request, &mut cells)?;
+    (comparison.partial, comparison.ended_by) = (failure.is_some(), failure);
+    comparison.add_check(check.found(cells)?);
     Ok(comparison)
+}
+
+/// The check of an advice.
+pub struct Checked<'a>(pub &'a KernelTarget);
+
+impl Compare for Checked<'_> {
+    fn kind(&self, request: &CompareRequest, plan: &Plan, of: &[Trimmer]) -> Result<Kind, Failure> {
+        match of.iter().any(|policy| KernelPolicy::of(*policy, self.0).is_ok()) {
+            true => Ok(Planned::of(self.0, of.iter())?.kind(request, plan)),
+            false => Ok(Kind::of(0, 1)),
+        }
+    }
+
+    fn compare(
+        &self,
+        request: &CompareRequest,
+        plan: &Plan,
+        known: &[Cell],
+        whole: &Whole,
+    ) -> Result<Comparison, Failure> {
+        checked(request, plan, known, Planned::of(self.0, plan.policies.iter())?, whole)
+    }
 }

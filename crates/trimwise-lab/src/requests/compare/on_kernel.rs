@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::guests::{self, Bounds, RealKernel};
 use trimwise::compare::result::{Cell, DriveFacts};
@@ -27,7 +27,6 @@ use super::unfinished::Unfinished;
 use super::workload::to_guest;
 use crate::requests::limits;
 use trimwise_study::caller::{Caller, OnInterrupt};
-use trimwise_study::clock::Clock;
 use trimwise_study::compare::here::StandIn;
 use trimwise_study::compare::plan::{self, On, check_trim, days, needs_days};
 use trimwise_study::compare::room::Room;
@@ -35,6 +34,7 @@ use trimwise_study::compare::workload::Workload;
 use trimwise_study::compare::{CompareRequest, Comparison, Grid, Ran, Settings, finish, no_fill};
 use trimwise_study::given::Given;
 use trimwise_study::input;
+use trimwise_study::whole::{Kind, Whole};
 
 /// Fraction of a drive's bytes that take memory when data are zeros: metadata and short writes, with a margin.
 const ZEROS_SHARE: u64 = 8;
@@ -123,7 +123,9 @@ pub fn run(
     let runs = Runs::of(&plan, request, (target, &image), (&plan.policies, plan.seed));
     runs.check()?;
     plan.workload.tell_notes(caller);
-    let ran = runs.cells(caller, &caller.stop(OnInterrupt::StopAndShow)?);
+    let whole = Whole::of(caller, &caller.stop(OnInterrupt::StopAndShow)?, "runs", &[runs.kind()]);
+    let ran = runs.cells(&whole, 0);
+    drop(whole);
     finish(request, Settings { kernel: Some(runs.kernel()?), ..plan.settings }, plan.here, ran)
 }
 
@@ -209,8 +211,9 @@ impl<'a> Runs<'a> {
         Ok((self.kernel()?, to_guest(self.workload)?, self.days.cloned(), self.memory))
     }
 
-    /// Runs all cells, as many at a time as fit into memory. An interrupt ends every guest.
-    pub fn cells(&self, caller: &dyn Caller, stop: &Arc<AtomicBool>) -> Ran {
+    /// Runs all cells, as many at a time as fit into memory. An interrupt ends every guest. They are the whole's runs of
+    /// this kind.
+    pub fn cells(&self, whole: &Whole, kind: usize) -> Ran {
         let unfinished = match self.unfinished() {
             Ok(unfinished) => unfinished,
             Err(failure) => return (Vec::new(), Some(failure)),
@@ -221,63 +224,67 @@ impl<'a> Runs<'a> {
             .pairs()
             .flat_map(|(device, policy)| (0..reps).map(move |rep| (device, policy, rep)))
             .collect();
-        let clock = self.clock(caller, asked.len());
-        let (ran, failure) = self.each(&asked, (caller, stop), &unfinished, &clock);
-        unfinished.end(caller, failure.is_none());
+        let (ran, failure) = self.each(&asked, (whole, kind), &unfinished, &|_, _| ());
+        unfinished.end(&whole.part(kind), failure.is_none());
         (ran.into_iter().map(|(_, cell)| cell).collect(), failure)
     }
 
     /// Runs each of these cells, as many at a time as fit into memory, and returns the finished ones with their index.
+    /// `on` gets each at once.
     pub fn each(
         &self,
         asked: &[Asked],
-        (caller, stop): (&dyn Caller, &Arc<AtomicBool>),
+        (whole, kind): (&Whole, usize),
         unfinished: &Unfinished,
-        clock: &Clock,
+        on: &(dyn Fn(usize, &Cell) + Sync),
     ) -> (Vec<(usize, Cell)>, Option<Failure>) {
         let keys: Result<Vec<Option<String>>, Failure> = asked.iter().map(|of| self.key(*of)).collect();
         let keys = match keys {
             Ok(keys) => keys,
             Err(failure) => return (Vec::new(), Some(failure)),
         };
+        let (caller, stop, jobs) = (&whole.part(kind), whole.stop(), self.jobs());
         let found = |key: &Option<String>| unfinished.look::<(Cell, String)>(caller, key.as_ref()?);
+        let progress = caller.progress(asked.len(), "runs");
         let (mut finished, mut left) = (Vec::new(), Vec::new());
         for (index, key) in keys.iter().enumerate() {
             match found(key) {
                 // The JSON of a cell omits PostMark's report, but a verdict needs it.
                 Some((cell, postmark_report)) => {
                     let drive = Some(DriveFacts::of(&asked[index].0.config));
-                    finished.push((index, Cell { drive, postmark_report, ..cell }));
+                    let cell = Cell { drive, postmark_report, ..cell };
+                    progress.done(index);
+                    on(index, &cell);
+                    finished.push((index, cell));
                 }
                 None => left.push(index),
             }
         }
-        let shared = match self.shared(left.iter().map(|&index| asked[index]), clock.jobs) {
+        whole.announce(&title(self.target));
+        let shared = match self.shared(left.iter().map(|&index| asked[index]), jobs) {
             Ok(shared) => shared,
             Err(failure) => return (finished, Some(failure)),
         };
-        let progress = caller.progress(left.len(), "runs");
-        let (ran, failure) = pool::run_finished(clock.jobs, left.len(), |number| {
+        let (ran, failure) = pool::run_finished(jobs, left.len(), |number| {
             if stop.load(Ordering::SeqCst) {
                 return Err(Failure::Interrupted);
             }
-            progress.update(number, 0, 1);
             let (of_left, drive) = shared.order[number];
-            let (index, begun) = (left[of_left], Instant::now());
+            let index = left[of_left];
+            progress.update(index, 0, 1);
             let cell = self.run(asked[index], drive.map(|number| &shared.drives[number]), stop)?;
             let cell = cell.map_err(|error| {
                 let (device, policy, rep) = asked[index];
                 let run = format!("{} under {policy}, repetition {}", device.name, rep + 1);
                 guests::failure(error).in_run(run)
             })?;
-            clock.tell_first(caller, self.expected(asked[index].1), begun.elapsed());
             if let Some(key) = &keys[index] {
                 unfinished.enter(caller, key, &(&cell, &cell.postmark_report));
             }
-            progress.done(number);
+            progress.done(index);
+            on(index, &cell);
             Ok((index, cell))
         });
-        progress.finish();
         finished.extend(ran);
         finished.sort_by_key(|(index, _)| *index);
         (finished, failure)
@@ -380,9 +387,10 @@ impl<'a> Runs<'a> {
         Duration::from_secs_f64(boot + times_written * gib * AGEING_S_PER_GIB)
     }
 
-    /// Starts the clock, and tells the caller how long `count` runs of these policies may take.
-    pub fn clock(&self, caller: &dyn Caller, count: usize) -> Clock {
-        Clock::of(caller, &title(self.target), (self.jobs(), count), self.expected_mean())
+    /// Returns the number of all runs, and how long they may take.
+    pub fn kind(&self) -> Kind {
+        let runs = self.grid.pairs().count() * self.grid.reps as usize;
+        Kind::of(runs, self.jobs()).expecting(self.expected_mean())
     }
 
     /// Returns the mean of the policies' expected times; those with the same mount options age a drive only once.
