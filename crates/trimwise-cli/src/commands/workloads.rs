@@ -132,7 +132,12 @@ mod tests {
     fn a_workload_is_shown_alone_as_in_the_list_and_a_wrong_name_is_told_with_all() {
         let run = |workload: &str| {
             let workload = Some(workload.to_owned());
-            run(&WorkloadsArguments { workload, import: None, json: JsonArguments::default() })
+            run(&WorkloadsArguments {
+                workload,
+                import: None,
+                json: JsonArguments::default(),
+                tables: TableArguments::default(),
+            })
         };
         let whole = text(&Workloads::all().unwrap());
         for Workload { name, needed_bytes, tasks, .. } in Workloads::all().unwrap().workloads {

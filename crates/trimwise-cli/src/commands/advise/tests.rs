@@ -1,8 +1,9 @@
 //! Conclusions and texts of invented runs.
 
 use clap::Parser as _;
-use trimwise::advise::{Job, Means, Observation, Search, Space};
+use trimwise::advise::{Job, Observation, Search, Space};
 use trimwise::compare::days::DaysFigures;
+use trimwise::compare::means::Means;
 use trimwise::compare::result::Cell;
 use trimwise::policy::{PolicyId, PolicySpec, Trimmer};
 use trimwise::units::{SimDuration, Utilization};
@@ -102,7 +103,7 @@ pub fn gated(policy: &str) -> f64 {
 #[test]
 fn a_policy_of_the_daemon_is_advised_with_its_gain_and_the_cost_of_others() {
     let advice = advice(gated);
-    assert_eq!(decided(&advice), (Decision::Change, Some("set:75:85".into()), Some(Means::Daemon)));
+    assert_eq!(decided(&advice), (Decision::Change, Some("set:75:85".into()), Some(Means::Trimwised)));
     let worth = advice.conclusion.worth.unwrap();
     let [low, high] = worth.time_saved_percent_interval.unwrap();
     assert!((worth.time_saved_percent - 33.3).abs() < 3.0 && low > 25.0 && high < 42.0, "{worth:?}");
@@ -129,7 +130,7 @@ fn over_days_the_timer_is_advised_with_what_trimwised_itself_would_cost() {
         "off" => 1500.0,
         _ => 1200.0,
     });
-    assert_eq!(decided(&advice), (Decision::Change, Some("batch:1w".into()), Some(Means::Kernel)));
+    assert_eq!(decided(&advice), (Decision::Change, Some("batch:1w".into()), Some(Means::Stock)));
     let text = text::render(&advice, true);
     assert!(!text.contains("every commit") && !text.contains("too short"), "{text}");
     insta::assert_snapshot!(text);
@@ -138,7 +139,7 @@ fn over_days_the_timer_is_advised_with_what_trimwised_itself_would_cost() {
 #[test]
 fn over_days_trimwised_is_advised_as_it_decides() {
     let advice = advice_over_days(|policy| if policy.starts_with("trimwised:set:") { 800.0 } else { 1000.0 });
-    assert_eq!(advice.means, Some(Means::Daemon));
+    assert_eq!(advice.means, Some(Means::Trimwised));
     let text = text::render(&advice, true);
     assert!(text.contains("these are trimwised's own decisions") && !text.contains("every commit"), "{text}");
     assert!(text.contains("\ntrimwised:set:LOW:HIGH+lazy:1:1+reuse+merge, percent longer"), "{text}");
@@ -148,7 +149,7 @@ fn over_days_trimwised_is_advised_as_it_decides() {
 #[test]
 fn what_makes_no_difference_is_said_and_nothing_is_to_be_applied() {
     let advice = advice(|_| 100.0);
-    assert_eq!(decided(&advice), (Decision::DoesNotMatter, Some(PolicyId::OFF), Some(Means::Kernel)));
+    assert_eq!(decided(&advice), (Decision::DoesNotMatter, Some(PolicyId::OFF), Some(Means::Stock)));
     assert!(advice.conclusion.steps.is_empty());
     let text = text::render(&advice, false);
     assert!(
@@ -170,7 +171,7 @@ fn of_policies_alike_the_one_that_needs_no_daemon_is_advised() {
         "batch:1w" => 800.0,
         _ => 1000.0,
     });
-    assert_eq!(decided(&advice), (Decision::Change, Some("batch:1w".into()), Some(Means::Kernel)));
+    assert_eq!(decided(&advice), (Decision::Change, Some("batch:1w".into()), Some(Means::Stock)));
     let comparison = advice.comparison.as_ref().unwrap();
     assert_eq!(comparison.verdict.policy, advice.conclusion.policy, "the verdict explains this choice");
 }
@@ -204,7 +205,7 @@ fn like_off(of: Cell) -> Cell {
 #[test]
 fn a_mount_option_needs_no_daemon() {
     let advice = advice(|policy| if policy == "commit" { 50.0 } else { 100.0 });
-    assert_eq!(decided(&advice), (Decision::Change, Some("commit".into()), Some(Means::Kernel)));
+    assert_eq!(decided(&advice), (Decision::Change, Some("commit".into()), Some(Means::Stock)));
     assert!(text::render(&advice, false).starts_with("Use `commit` rather than `off`."));
 }
 

@@ -454,9 +454,9 @@ mod tests {
 
     use super::*;
 
-    /// Invents a case of `off`, `commit` and the bound; `commit` differs from `off` by `commit_percent`, significantly
-    /// if `is_shown`.
-    fn case(percent: u8, policy: Option<&str>, commit_percent: f64, is_shown: bool) -> Case {
+    /// Invents a case of `off`, `commit` and the bound; `commit` differs from `off` by `commit_percent`.
+    fn case(percent: u8, decision: Option<Decision>, policy: Option<&str>, commit_percent: f64) -> Case {
+        let is_shown = commit_percent != 0.0;
         let row = |policy: &str, percent: Option<f64>| {
             let row = json!({
                 "device": "sata-small", "policy": policy, "means": if policy == "ideal" { "bound" } else { "stock" },
@@ -471,6 +471,7 @@ mod tests {
             workload: "default".to_owned(),
             utilization: Utilization::of(percent),
             measure: Measure::Total,
+            decision,
             policy: policy.map(Into::into),
             verdict: format!("Words about {percent}."),
             cut_off: None,
@@ -480,19 +481,20 @@ mod tests {
 
     #[test]
     fn the_verdict_names_the_cases_of_each_policy_and_those_where_nothing_is_told_apart() {
+        use Decision::{CannotTell, Change, DoesNotMatter, Keep, Untrimmed};
         let cases = [
-            case(30, Some("off"), 20.0, true),
-            case(50, Some("off"), 0.2, true),
-            case(70, Some("commit"), -9.0, false),
-            case(80, Some("commit"), -9.0, true),
-            case(90, Some("commit"), -9.0, true),
-            case(95, None, 0.0, false),
+            case(30, Some(Keep), Some("off"), 20.0),
+            case(50, Some(DoesNotMatter), Some("off"), 0.2),
+            case(70, Some(CannotTell), None, 0.0),
+            case(80, Some(Change), Some("commit"), -9.0),
+            case(90, Some(Untrimmed), Some("commit"), 0.0),
+            case(95, None, Some("commit"), -1.0),
         ];
         assert_eq!(
             verdict(&cases),
-            "Of 6 cases (device, workload, utilization), judged by time alone: use `commit` in 2 (at 80 and 90 % full); use `off` \
-             in 1 (at 30 % full); `commit` in 1 (at 70 % full), though no difference in time is shown; no policy differs \
-             measurably from `off` in 1 (at 50 % full); there was nothing to trim in 1 (at 95 % full)."
+            "Of 6 cases (device, workload, utilization): use `commit` in 2 (at 80 and 90 % full); keep `off` in 1 (at 30 % \
+             full); no policy differs materially from `off` in 1 (at 50 % full); these runs cannot tell in 1 (at 70 % \
+             full); an older version judged in 1 (at 95 % full) by its own rule: `commit`."
         );
         assert!(verdict(&cases[3..5]).contains("use `commit` in all 2"));
         let mut two = cases.clone();
@@ -506,18 +508,22 @@ mod tests {
             let marked = rows(case).filter(|row| !row.cells[2].is_empty());
             marked.map(|row| (format!("{} {}", row.cells[0], row.cells[2]), row.is_chosen)).collect()
         };
-        assert_eq!(marked(&case(80, Some("commit"), -9.0, true)), [("commit use".to_owned(), true)]);
-        assert_eq!(marked(&case(70, Some("commit"), -9.0, false)), [("commit ~ use".to_owned(), true)]);
-        assert_eq!(
-            marked(&case(50, Some("off"), 0.2, true)),
-            [("off no difference shown".to_owned(), false)]
-        );
-        assert_eq!(marked(&case(95, None, 0.0, false)), []);
+        for (decision, policy, mark) in [
+            (Some(Decision::Change), Some("commit"), Some(("commit use", true))),
+            (Some(Decision::Keep), Some("off"), Some(("off keep", true))),
+            (Some(Decision::DoesNotMatter), Some("off"), Some(("off does not matter", false))),
+            (Some(Decision::CannotTell), None, None),
+            (None, Some("commit"), Some(("commit use (older rule)", true))),
+        ] {
+            let expected: Vec<_> =
+                mark.map(|(text, is_chosen)| (text.to_owned(), is_chosen)).into_iter().collect();
+            assert_eq!(marked(&case(80, decision, policy, -9.0)), expected, "{decision:?}");
+        }
     }
 
     #[test]
     fn a_policy_without_figures_in_a_case_has_a_gap_in_its_line() {
-        let mut cases = [30, 50, 70].map(|full| case(full, Some("commit"), -9.0, true));
+        let mut cases = [30, 50, 70].map(|full| case(full, Some(Decision::Change), Some("commit"), -9.0));
         cases[1].rows.retain(|row| row.policy != "commit".into());
         let cases: Vec<&Case> = cases.iter().collect();
         let charts = charts(&[("", &cases)], &mut Styles::default());

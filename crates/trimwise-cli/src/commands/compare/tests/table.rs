@@ -1,9 +1,7 @@
 use trimwise::compare::days::DaysFigures;
 use trimwise::compare::ledger::compare_with_off;
-use trimwise::compare::result::Target;
-use trimwise::compare::result::{AppendFigures, Cell, RemovalTrims, WorkloadFigures};
+use trimwise::compare::result::{AppendFigures, Cell, RemovalTrims, Target, Verdict, WorkloadFigures};
 use trimwise::compare::summary::Summary;
-use trimwise::compare::verdict::verdict;
 use trimwise::fs::host::DiscardGeneration;
 use trimwise::units::Utilization;
 use trimwise::workload::stage::Done;
@@ -40,7 +38,7 @@ pub fn comparison(mut cells: Vec<Cell>) -> Comparison {
             command: "trimwise compare --workload mail.pmrc --seed 7".into(),
         },
         summary: Summary::of(&cells).rows(),
-        verdict: verdict(&cells).unwrap(),
+        verdict: Verdict::default(),
         check: None,
         here: None,
         partial: false,
