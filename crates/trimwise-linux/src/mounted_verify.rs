@@ -233,3 +233,45 @@ fn plan(target: &Target, lies: &[Extent]) -> Result<Plan, VerifyError> {
     let slices = target.slices(span, u64::MAX);
     Ok(Plan { slices, min_extent: Bytes(0), pause: Duration::ZERO })
 }
+
+#[cfg(test)]
+mod tests {
+    use trimwise_testing::fake_host::{GIB, Host, SDA};
+
+    use super::*;
+    use crate::block_device::SysBlock;
+    use crate::host_root::HostRoot;
+
+    #[test]
+    fn only_units_in_whole_granules_of_an_extent_are_judged() {
+        const KIB: u64 = 1024;
+        let host = Host::new("");
+        host.device(SDA, "8:0", GIB);
+        let attributes = [
+            ("size", 8 * GIB / 512),
+            ("queue/discard_granularity", 16 * KIB),
+            ("queue/logical_block_size", 512),
+        ];
+        for (file, number) in attributes {
+            host.file(&format!("sys/devices/{SDA}/{file}"), &number.to_string());
+        }
+        let sysfs = SysBlock::of_numbers(&HostRoot::new(host.0.path()), (8, 0)).unwrap();
+        let device = BlockDevice::of(sysfs).unwrap();
+        let stack = Stack::of(&device).unwrap();
+        let promise = Promise::Nothing { why: "test".to_owned() };
+        let disks = [Open { device, file: tempfile::tempfile().unwrap(), promise, before: None }];
+        for (start_kib, kib, expected) in [
+            (16, 16, "whole whole whole whole"),
+            (8, 16, "part part part part"),
+            (8, 32, "part part whole whole whole whole part part"),
+            (12, 24, "part whole whole whole whole part"),
+            (16, 24, "whole whole whole whole part part"),
+        ] {
+            let extent = Extent { logical: 0, physical: start_kib * KIB, bytes: kib * KIB };
+            let blocks = blocks_of(&[extent], 100, &stack, &disks);
+            let found: Vec<&str> =
+                blocks.iter().map(|block| if block.is_whole { "whole" } else { "part" }).collect();
+            assert_eq!(found.join(" "), expected, "{kib} KiB at {start_kib} KiB, granules of 16 KiB");
+        }
+    }
+}

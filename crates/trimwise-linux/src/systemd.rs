@@ -164,7 +164,40 @@ pub fn unescaped_path(escaped: &str) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use trimwise_testing::fake_host::Host;
+
     use super::*;
+
+    #[test]
+    fn a_unit_is_masked_by_a_link_to_dev_null_or_an_empty_file_of_highest_priority() {
+        let masked = |files: &[(&str, &str)]| {
+            let host = Host::new("");
+            for (folder, text) in files {
+                let path = format!("{folder}/a.service");
+                match *text {
+                    "/dev/null" => {
+                        host.file(&format!("{folder}/other"), "");
+                        std::os::unix::fs::symlink("/dev/null", host.0.path().join(path)).unwrap();
+                    }
+                    text => {
+                        host.file(&path, text);
+                    }
+                }
+            }
+            is_masked(&HostRoot::new(host.0.path()), "a.service")
+        };
+        let (etc, usr) = ("etc/systemd/system", "usr/lib/systemd/system");
+        for (files, expected) in [
+            (&[(usr, "[Service]")][..], false),
+            (&[(etc, "/dev/null"), (usr, "[Service]")], true),
+            (&[(etc, ""), (usr, "[Service]")], true),
+            (&[(etc, "[Service]"), (usr, "")], false),
+            (&[(usr, "")], true),
+            (&[], false),
+        ] {
+            assert_eq!(masked(files), expected, "{files:?}");
+        }
+    }
 
     #[test]
     fn paths_are_escaped_as_systemd_does_and_come_back() {

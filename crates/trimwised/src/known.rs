@@ -256,6 +256,19 @@ mod tests {
     }
 
     #[test]
+    fn other_extents_are_written_even_if_nothing_was_written_to_the_device() {
+        let mut store = Store::default();
+        store.write(vec![Kept::new((8, 1), NOW, known())], BOOT);
+        let before = store.text().to_owned();
+        let aged = Known { forget_in: SimDuration::from_secs(900), ..known() };
+        store.write(vec![Kept::new((8, 1), Present { at_s: 5100, ..NOW }, aged)], BOOT);
+        assert_eq!(store.text(), before, "only the age differs");
+        let more = Known { trimmed: vec![Span { start: 0, end: 8192 }], ..known() };
+        store.write(vec![Kept::new((8, 1), NOW, more)], BOOT);
+        assert!(store.text().contains("\"trimmed\":[[0,8192]]"), "{}", store.text());
+    }
+
+    #[test]
     fn nothing_is_trusted_after_a_break() {
         let why = |now: Present| Kept::new((8, 1), NOW, known()).believed(now).unwrap_err();
         assert!(why(Present { session: 8, ..NOW }).contains("mounted again"));

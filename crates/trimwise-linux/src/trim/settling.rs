@@ -109,6 +109,16 @@ mod tests {
     }
 
     #[test]
+    fn an_idle_instant_before_the_last_discard_says_nothing_of_those_after_it() {
+        let mut settling = Settling::new(Bytes(0), Some(Bytes(300)));
+        for (at, counted, in_flight) in [(5, 0, 0), (10, 100, 7), (2_500, 100, 7), (9_995, 100, 7)] {
+            assert_eq!(settling.see(MS(at), Bytes(counted), in_flight), None, "{at} ms");
+        }
+        let hangs = Settled { took: MS(10), in_flight: 7 };
+        assert_eq!(settling.see(MS(10) + HANGING, Bytes(100), 7), Some(hangs));
+    }
+
+    #[test]
     fn an_idle_device_is_done_and_a_discard_restarts_the_looks() {
         let mut settling = Settling::new(Bytes(0), None);
         for (at, counted) in [(5, 0), (10, 0), (15, 8), (20, 8), (25, 8)] {

@@ -690,6 +690,21 @@ fn a_file_system_has_no_discard_but_its_own() {
 }
 
 #[test]
+fn a_discard_of_another_mode_is_chosen_if_it_ran_on_a_kernel() {
+    let host = host("btrfs", "", NVME);
+    host.file(WEEKLY, "");
+    let here = Here::of_found(found(&host)).unwrap();
+    for (target, chosen) in [(Target::Model, "btrfs"), (Target::Kernel("6.12:btrfs".to_owned()), "commit")] {
+        let times = [six("off", 200.0), six("btrfs", 100.0), six("commit", 50.0)];
+        let mut comparison = comparison(Some(&here), &times, None, false);
+        comparison.settings.target = target;
+        let one = of(&comparison);
+        let at = &comparison.settings.target;
+        assert_eq!((one.decision, one.policy), (Decision::Change, Some(chosen.into())), "{at}");
+    }
+}
+
+#[test]
 fn what_cannot_be_concluded_says_why() {
     let weekly = || Here::of_found(found(&hosts()[1].1)).unwrap();
     let half = |policy| [six("off", 100.0), six(policy, 50.0)];
@@ -803,4 +818,20 @@ fn drives_that_ask_for_different_things_are_named() {
         let found = of(&Comparison { cells, ..whole });
         assert_eq!((found.decision, found.head[1].as_str()), (decision, line), "{times:?}");
     }
+}
+
+#[test]
+fn drives_that_ask_for_different_policies_are_named() {
+    let whole = |commit| {
+        comparison(None, &[six("off", 100.0), six("commit", commit), six("batch:1d", 70.0)], None, false)
+    };
+    let cells = [("a", 50.0), ("b", 90.0)].into_iter().flat_map(|(device, commit)| {
+        whole(commit).cells.into_iter().map(move |mut cell| {
+            cell.device = device.to_owned();
+            cell
+        })
+    });
+    let found = of(&Comparison { cells: cells.collect(), ..whole(50.0) });
+    assert_eq!(found.decision, Decision::CannotTell, "{found:?}");
+    assert_eq!(found.head[1], "It depends on the drive: `commit` on a, `batch:1d` on b.");
 }

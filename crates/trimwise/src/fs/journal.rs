@@ -358,6 +358,8 @@ mod tests {
     fn a_handle_needs_room_for_a_transaction_besides_the_one_being_committed() {
         let mut journal = journal();
         assert_eq!((journal.transaction_max, journal.space_needed()), (256, 256));
+        // Of 1,023 blocks 32 are kept back, and then an eighth of the rest.
+        assert_eq!(journal.space_left(), 868);
         journal.committing = Some(Committing { tid: 4, blocks: 100, start: 46, is_flushing: false });
         assert_eq!(journal.space_needed(), 356);
     }

@@ -75,3 +75,37 @@ impl Load {
         (done > 0).then(|| Latency { mean: served.time / done, touched })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Served;
+
+    #[test]
+    fn what_is_in_the_device_is_of_others_unless_a_slice_runs() {
+        let second = SimDuration::from_secs(1);
+        #[rustfmt::skip]
+        let rows = [
+            // a slice ran, requests that ended, those in the device; seconds without and with few
+            (false, 0, 0, 1, 1),
+            (false, 5, 0, 0, 1),
+            (false, 6, 0, 0, 0),
+            (false, 0, 1, 1, 0),
+            (true, 0, 1, 1, 1),
+            (true, 5, 9, 0, 1),
+            (true, 6, 0, 0, 0),
+        ];
+        for (touched, requests, in_flight, alone_s, quiet_s) in rows {
+            let case = format!("a slice ran: {touched}, {requests} requests, {in_flight} in the device");
+            let mut load = Load::new(Sample::default(), SimTime::ZERO);
+            load.touched = touched;
+            let served = Served { requests, time: second, ..Served::default() };
+            let sample = Sample { served, in_flight, ..Sample::default() };
+            let (before, interval) = load.take(SimTime::ZERO + second, sample, 0);
+            let latency = load.see_requests(&before, interval, false);
+            assert_eq!((load.alone, load.quiet), (second * alone_s, second * quiet_s), "{case}");
+            assert_eq!(latency.map(|latency| latency.touched), (requests > 0).then_some(touched), "{case}");
+            assert!(!load.touched, "{case}");
+        }
+    }
+}

@@ -200,6 +200,17 @@ mod tests {
     }
 
     #[test]
+    fn a_failed_slice_is_followed_by_one_half_as_large() {
+        let mut pace = Pace::new(TARGET);
+        for (mib, extents) in [(64, 8), (32, 4), (16, 2), (8, 1), (4, 1), (2, 1)] {
+            assert_eq!((pace.bytes_max(), pace.extents_max()), (Bytes::mib(mib), extents));
+            assert!(!pace.failed(), "{mib} MiB");
+        }
+        assert_eq!((pace.bytes_max(), pace.failed()), (Bytes::mib(1), true));
+        assert_eq!((pace.bytes_max(), pace.extents_max()), (Bytes::mib(1), 1));
+    }
+
+    #[test]
     fn harm_lengthens_the_rest_and_shrinks_slices_until_it_ends() {
         let mut pace = Pace::new(TARGET);
         let ms = SimDuration::from_millis;

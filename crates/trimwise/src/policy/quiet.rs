@@ -295,6 +295,26 @@ mod tests {
         assert_eq!(quiet.quiet, ms(1_600));
     }
 
+    #[test]
+    fn only_clean_commands_in_a_row_halve_the_time() {
+        let mut quiet = Quiet::new(DEFAULTS);
+        let mut requests_done = 0;
+        let mut commands = |clean: u32, met: u64| {
+            requests_done += met;
+            for _ in 0..clean + met as u32 {
+                let idle = View { quiet: ms(10_000), requests_done, ..at(0) };
+                assert_eq!(decide(&mut quiet, ended(ms(1)), idle), [ISSUE]);
+            }
+            quiet.quiet
+        };
+        commands(1, 0);
+        assert_eq!(commands(0, 1), ms(200));
+        assert_eq!(commands(CLEAN - 1, 0), ms(200));
+        assert_eq!(commands(0, 1), ms(400));
+        assert_eq!(commands(CLEAN - 1, 0), ms(400), "one of {CLEAN} met a request");
+        assert_eq!(commands(1, 0), ms(200));
+    }
+
     /// Also of a command that left nothing pending, so that the next look is long after it.
     #[test]
     fn a_request_after_a_command_did_not_meet_it() {

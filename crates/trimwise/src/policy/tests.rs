@@ -320,6 +320,40 @@ fn zfs_gathers_over_its_transaction_groups() {
     assert_eq!((1..=32).map(|_| commit()).collect::<Vec<_>>(), [vec![0; 31], vec![1]].concat());
 }
 
+#[test]
+fn zfs_sends_ten_commands_at_a_time() {
+    let mut zfs = Hosted::new("zfs");
+    let pending = |in_flight| View { pending_units: 1_000, pending_extents: 100, in_flight, ..view(1_000) };
+    for _ in 1..32 {
+        assert_eq!(issues(&zfs.see(&PolicyEvent::Committed { freed_units: 1 }, pending(0))), 0);
+    }
+    assert_eq!(issues(&zfs.see(&PolicyEvent::Committed { freed_units: 1 }, pending(0))), 10);
+    let issued =
+        PolicyEvent::Issued(Acknowledged { ranges: 1, units: 10, took: SimDuration::from_millis(1) });
+    for (in_flight, more) in [(9, 1), (7, 3), (10, 0), (11, 0)] {
+        assert_eq!(issues(&zfs.see(&issued, pending(in_flight))), more, "{in_flight} in flight");
+    }
+}
+
+#[test]
+fn f2fs_rests_for_a_minute_after_a_pass_without_a_long_enough_extent() {
+    let mut f2fs = Hosted::new("f2fs");
+    let pending = View { pending_units: 100, pending_extents: 10, ..view(1_000) };
+    let mut wakes_in_ms = |event: &PolicyEvent| {
+        let wakes = f2fs.see(event, pending).into_iter().find_map(|decision| match decision {
+            Decision::WakeAt(at) => Some(at.since(pending.now).as_nanos() / 1_000_000),
+            _ => None,
+        });
+        wakes.unwrap_or(0)
+    };
+    let issued =
+        PolicyEvent::Issued(Acknowledged { ranges: 1, units: 16, took: SimDuration::from_millis(1) });
+    assert_eq!(wakes_in_ms(&PolicyEvent::Committed { freed_units: 100 }), 50);
+    assert_eq!(wakes_in_ms(&issued), 0);
+    assert_eq!(wakes_in_ms(&PolicyEvent::PassOver), 50, "one was long enough");
+    assert_eq!(wakes_in_ms(&PolicyEvent::PassOver), 60_000, "none was long enough since");
+}
+
 /// Ranges of each command in turn, on a nearly full device where a command takes `cost_ms` of its ranges.
 fn ranges_in_turn(cost_ms: impl Fn(u32) -> u64, commands: usize) -> Vec<u32> {
     let mut judicious = Hosted::new("judicious");

@@ -106,6 +106,10 @@ mod tests {
         assert_eq!(plan(&mut ahead, 9..10, 100), (9, 0, 10..10));
         plan(&mut ahead, 10..11, 100);
         ahead.fetched(Lpn(19), SimTime(500));
+        ahead.changed(range(9..12));
+        assert_eq!(plan(&mut ahead, 11..12, 100), (11, 0, 12..12), "a change that begins before it");
+        plan(&mut ahead, 10..11, 100);
+        ahead.fetched(Lpn(19), SimTime(500));
         assert_eq!(plan(&mut ahead, 50..51, 100).0, 50);
     }
 

@@ -242,6 +242,8 @@ fn more_published_traces_are_read() {
         expected,
         "without its heading"
     );
+    let unknown = b"1456135200.013118000,,R,0,8192,4096\r\n";
+    assert_eq!(read_short(None, unknown).0, [(0, 0, "read", 16, 8, None)], "no response time is not 0 s");
 
     let spc = "0,20941264,8192,W,0.551706,Alpha/NT\n1, 3435888,513, r,1.609859\n";
     let expected = [(0, 0, "write", 20_941_264, 16, None), (1_058_153_000, 1, "read", 3_435_888, 2, None)];
@@ -251,6 +253,20 @@ fn more_published_traces_are_read() {
         "version,time,op,size,lbn\n1,5633898,2a,512,42932745\n1,5633898,35,0,0\n1,5633900,28,4096,16\n";
     let expected = [(0, 0, "write", 42_932_745, 1, None), (2_000_000_000, 0, "read", 16, 8, None)];
     assert_eq!(read_short(None, cloudphysics.as_bytes()).0, expected);
+    for (command, kind) in [
+        ("08", "read"),
+        ("28", "read"),
+        ("88", "read"),
+        ("a8", "read"),
+        ("0a", "write"),
+        ("2a", "write"),
+        ("8a", "write"),
+        ("aa", "write"),
+    ] {
+        let line = format!("1,5633898,{command},512,16\n");
+        let records = read_short(Some(Format::CloudPhysics), line.as_bytes()).0;
+        assert_eq!(records, [(0, 0, kind, 16, 1, None)], "SCSI command {command}");
+    }
     let sectors = read_short(Some(Format::CloudPhysics), b"42932745\n42932746\n").0;
     assert_eq!(sectors, [(0, 0, "read", 42_932_745, 1, None), (0, 0, "read", 42_932_746, 1, None)]);
 

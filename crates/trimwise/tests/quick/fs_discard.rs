@@ -165,6 +165,11 @@ fn fitrim_skips_what_it_has_trimmed() {
         let part = UnitRange::new(Lpn(4 * GROUP - 70), 10);
         assert_eq!(fs.trim_free(part, 1).await, 70, "the last extent is not cut");
         assert_eq!(fs.trim_free(part, 1).await, 70);
+        // Its first 1,024 blocks are the journal's.
+        let rest = UnitRange::new(Lpn(2 * GROUP + 2_000), GROUP - 2_000);
+        assert_eq!(fs.trim_free(rest, 1).await, GROUP - 2_000);
+        assert_eq!(fs.trim_free(group(2), 1).await, GROUP - 1_024, "its beginning was left out");
+        assert_eq!(fs.trim_free(group(2), 1).await, 0, "it was trimmed as a whole");
         assert_eq!(fs.trim_free(UnitRange::new(Lpn(0), 0), 1).await, 0);
         fs.audit().unwrap();
     });

@@ -567,6 +567,21 @@ fn regression_behind_errors_of_the_device_nothing_is_believed_and_it_goes_slower
     }
 }
 
+#[test]
+fn errors_of_the_device_make_it_send_all_again_once_a_day_at_most() {
+    let mut host = host("judicious", XFS);
+    host.pass(7_200);
+    let mut sent_after_an_error = |seconds: u64| {
+        let before = host.sent;
+        host.live.device_failed("discards failed".into());
+        host.pass(seconds);
+        host.sent - before
+    };
+    for (seconds, pieces) in [(7_200, PIECES as u64), (7_200, 0), (72_000, 0), (7_200, PIECES as u64)] {
+        assert_eq!(sent_after_an_error(seconds), pieces, "within {seconds} s");
+    }
+}
+
 /// A day in which files come and go: `burst` pieces at a time, each `every` seconds, in extents of `extent` pieces that are
 /// drawn from everywhere. Returns what was sent for each piece that the device did not know, in thousandths.
 fn churned(mut host: FakeHost, burst: usize, extent: usize, every: u64) -> (u64, FakeHost) {

@@ -164,7 +164,10 @@ fn what_provides_a_disk_decides_what_helps() {
 #[test]
 fn a_forced_value_counts_for_its_port() {
     let second = "pci0000:00/ata1/host0/target0:0:1/0:0:1:0/block/sdb";
+    let behind_a_multiplier = "pci0000:00/ata1/host0/target0:2:0/0:2:0:0/block/sdb";
     for (place, forced, is_this) in [
+        (behind_a_multiplier, "1.02:notrim", true),
+        (behind_a_multiplier, "1.00:notrim", false),
         (SDA, "notrim", true),
         (SDA, "1:notrim", true),
         (SDA, "1.00:notrim", true),

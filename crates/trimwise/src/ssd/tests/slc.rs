@@ -5,9 +5,8 @@ use super::*;
 const SLC_READ: u64 = 20 * US;
 const SLC_PROG: u64 = 100 * US;
 
-/// A device without a write cache, so that a write is acknowledged when it is programmed.
-fn device(static_superblocks: u32, change: impl FnOnce(&mut SlcConfig)) -> Ssd {
-    let mut slc = SlcConfig {
+fn slc(static_superblocks: u32) -> SlcConfig {
+    SlcConfig {
         static_superblocks,
         dynamic_percent: 0,
         bits_per_cell: 2,
@@ -15,7 +14,12 @@ fn device(static_superblocks: u32, change: impl FnOnce(&mut SlcConfig)) -> Ssd {
         t_read_ns: SLC_READ,
         fold_when_idle: false,
         fold_threshold_percent: 100,
-    };
+    }
+}
+
+/// A device without a write cache, so that a write is acknowledged when it is programmed.
+fn device(static_superblocks: u32, change: impl FnOnce(&mut SlcConfig)) -> Ssd {
+    let mut slc = slc(static_superblocks);
     change(&mut slc);
     super::device(|c| {
         c.cache.bytes = 0;
@@ -86,6 +90,19 @@ fn above_the_threshold_folding_keeps_pace_with_the_host() {
     assert_eq!(ssd.stats().slc_units_written, 64);
     assert_eq!(ssd.stats().superblock_erases, 7);
     ssd.audit().unwrap();
+}
+
+/// They wear far faster than the others, which are alike.
+#[test]
+fn superblocks_that_are_always_in_slc_mode_are_not_levelled() {
+    let threshold = 40;
+    let mut ssd = super::device(|c| {
+        c.slc = Some(SlcConfig { fold_threshold_percent: 50, ..slc(2) });
+        c.wear_levelling = WearLevellingConfig { threshold_erases: Some(threshold), interval_erases: 1 };
+    });
+    churn(&mut ssd, SimTime::ZERO, 256, 2_000);
+    assert!(ssd.wear().max > 2 * threshold, "{:?}", ssd.wear());
+    assert_eq!(ssd.stats().nand_units.wear_levelling, 0, "units that wear levelling moved");
 }
 
 #[test]

@@ -421,6 +421,7 @@ impl<F: Files> Task<'_, F> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workload::stage::Done;
 
     fn jobs(text: &str) -> Vec<Job> {
         JobFile::parse(text).unwrap_or_else(|e| panic!("{text}: {e}")).jobs
@@ -467,8 +468,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_job_ends_at_its_runtime_and_does_not_wait_for_what_is_due_later() {
+    /// Runs the jobs on a small file system. Returns how long they took, in milliseconds, and what they did.
+    fn ran(text: &str) -> (u64, Done) {
         use crate::block::BlockQueue;
         use crate::engine::Sim;
         use crate::fs::Volume;
@@ -478,10 +479,8 @@ mod tests {
         use crate::ssd::{Ssd, SsdConfig};
         use crate::units::Bytes;
         use crate::workload::program::Program;
-        use crate::workload::stage::Session;
+        use crate::workload::stage::{Session, sum};
 
-        // An operation each four seconds, for one.
-        let text = "[a]\nrw=write\nbs=4k\nsize=64k\nrate=1k\nruntime=1\n";
         let program = Program::parse("job:a.fio", text).unwrap();
         let drive = SsdConfig { capacity_bytes: Bytes::mib(512).0, ..SsdConfig::default() };
         let host = HostConfig::of(LinuxVersion::TODAY, Bytes::mib(256));
@@ -493,11 +492,33 @@ mod tests {
             let session = Session::new(program, 5);
             session.prepare(&fs).await.unwrap();
             let begin = Files::now(&fs);
-            session.run_task(&fs, 0).await.unwrap();
-            let took_ms = Files::now(&fs).since(begin).as_nanos() / 1_000_000;
-            assert!((1_000..1_100).contains(&took_ms), "{took_ms} ms");
+            let end = session.run_task(&fs, 0).await.unwrap();
+            (Files::now(&fs).since(begin).as_nanos() / 1_000_000, sum([end]).0)
         })
-        .unwrap();
+        .unwrap()
+    }
+
+    #[test]
+    fn a_job_ends_at_its_runtime_and_does_not_wait_for_what_is_due_later() {
+        // An operation each four seconds, for one.
+        let (took_ms, _) = ran("[a]\nrw=write\nbs=4k\nsize=64k\nrate=1k\nruntime=1\n");
+        assert!((1_000..1_100).contains(&took_ms), "{took_ms} ms");
+    }
+
+    #[test]
+    fn the_end_of_a_job_ends_those_of_its_group_or_all() {
+        let jobs = |exit: &str| {
+            format!("[a]\nrw=write\nbs=4k\nsize=8k\n{exit}\n[b]\nstonewall\nrw=write\nbs=4k\nsize=64k\n")
+        };
+        for (exit, kib) in [
+            ("", 72),
+            ("exitall", 72),
+            ("exitall\nexit_what=group", 72),
+            ("exitall\nexit_what=all", 8),
+            ("exit_what=all", 72),
+        ] {
+            assert_eq!(ran(&jobs(exit)).1.written_bytes / 1024, kib, "{exit}");
+        }
     }
 
     #[test]
