@@ -1,5 +1,5 @@
 use serde::Serialize;
-use trimwise::policy::{PolicySpec, terms};
+use trimwise::policy::{PolicySpec, Trimmer, terms};
 
 use crate::defaults;
 
@@ -30,10 +30,15 @@ pub struct Example {
 
 impl Policies {
     pub fn all() -> Self {
-        let example = |policy: PolicySpec| {
-            let text = policy.to_string();
-            let default = defaults::POLICIES.contains(&text.as_str());
-            Example { policy: text, bound: !policy.is_usable(), default, live: policy.suits_live_host() }
+        let defaults = || defaults::POLICIES.into_iter().chain(defaults::POLICIES_OVER_DAYS);
+        let specs = PolicySpec::examples().into_iter().map(|spec| spec.to_string());
+        let mut policies: Vec<String> = specs.collect();
+        let missing: Vec<&str> = defaults().filter(|text| !policies.iter().any(|one| one == text)).collect();
+        policies.extend(missing.into_iter().map(str::to_owned));
+        let example = |policy: String| {
+            let spec = policy.parse().map(Trimmer::spec).ok()?;
+            let default = defaults().any(|text| text == policy);
+            Some(Example { policy, bound: !spec.is_usable(), default, live: spec.suits_live_host() })
         };
         let hosts = [
             ("trimwised[:POLICY]", "the daemon with a policy, by FITRIM; over --days"),
@@ -42,7 +47,7 @@ impl Policies {
         Self {
             trimwise: trimwise::VERSION,
             terms: terms().into_iter().chain(hosts).map(|(term, meaning)| Term { term, meaning }).collect(),
-            examples: PolicySpec::examples().into_iter().map(example).collect(),
+            examples: policies.into_iter().filter_map(example).collect(),
         }
     }
 }

@@ -861,8 +861,7 @@ mod tests {
         ] {
             let error = KernelPolicy::parse(text, &patched).unwrap_err();
             assert!(
-                error.to_string().contains("serial (mount option discard=serial)")
-                    && !error.to_string().contains("build"),
+                error.to_string().contains(" commit, serial, lazy, ") && !error.to_string().contains("build"),
                 "{error}"
             );
         }

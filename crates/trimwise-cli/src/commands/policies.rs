@@ -62,11 +62,11 @@ mod tests {
         for (term, meaning) in terms() {
             assert!(text.contains(&format!("\n{term}\n    {meaning}\n")), "{term}");
         }
-        for policy in defaults::POLICIES {
+        for policy in defaults::POLICIES.into_iter().chain(defaults::POLICIES_OVER_DAYS) {
             let is_marked = |line: &str| line.starts_with('*') && line.ends_with(&format!(" {policy}"));
             assert!(text.lines().any(is_marked), "{policy} is run but is no example: {text}");
         }
-        assert!(text.contains("\n*L judicious\n") && text.contains("\n   btrfs\n"), "{text}");
+        assert!(text.contains("\n L judicious\n") && text.contains("\n   btrfs\n"), "{text}");
         assert!(text.lines().all(|l| l.chars().count() <= 100), "{text}");
         assert!(policies.examples.iter().all(|e| e.bound == (e.policy == "ideal")));
     }

@@ -35,19 +35,20 @@ fn succeeded(output: Output) -> String {
 #[test]
 fn the_same_advice_for_any_number_of_jobs() {
     let dir = in_place(3000);
-    let one = succeeded(trimwise(dir.path(), "--jobs 1 --json -").output().unwrap());
+    let one = succeeded(trimwise(dir.path(), "--reps 8 --jobs 1 --json -").output().unwrap());
     let json: serde_json::Value = serde_json::from_str(&one).unwrap();
     assert_eq!(json["partial"], false);
     assert_eq!(json["conclusion"]["decision"], "change");
     assert_eq!(json["conclusion"]["steps"]["commands"].as_array().unwrap().len(), 0, "there is no host");
     let runs = &json["search"]["runs"];
     let of = |key: &str| runs[key].as_u64().unwrap();
-    assert!((of("searched") + of("compared") + of("nearby")) * 5 < of("exhaustive"), "{runs}");
+    assert!((of("searched") + of("compared") + of("nearby")) * 4 < of("exhaustive"), "{runs}");
     assert_eq!(json["comparison"]["seed"], 2, "runs that the search has not seen");
-    assert_eq!(json["means"], "daemon", "the model's policies do better than the mount option here");
-    let two: serde_json::Value =
-        serde_json::from_str(&succeeded(trimwise(dir.path(), "--jobs 3 --json -").output().unwrap()))
-            .unwrap();
+    assert_eq!(json["means"], "stock", "what trimwised could do by remounting is no better");
+    let two: serde_json::Value = serde_json::from_str(&succeeded(
+        trimwise(dir.path(), "--reps 8 --jobs 3 --json -").output().unwrap(),
+    ))
+    .unwrap();
     assert_eq!(two, json);
 }
 

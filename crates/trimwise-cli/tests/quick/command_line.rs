@@ -156,7 +156,7 @@ fn a_workload_that_cannot_fit_is_refused_before_the_run() {
     for percent in [90, 100] {
         let option = format!("--utilization {percent}");
         let words = ["--workload default on sata-small", &option, "at one time", "free"];
-        refused(&format!("compare {option}"), &words);
+        refused(&format!("compare --workload default {option}"), &words);
     }
 }
 
@@ -196,7 +196,12 @@ fn a_firmware_is_named_behind_the_device() {
 fn the_terms_of_policies_are_listed() {
     let output = trimwise_in(Path::new("."), "policies");
     let list = text(&output.stdout);
-    assert!(output.status.success() && list.contains("lazy[:MIN:MAX]") && list.contains("*L judicious"));
+    assert!(
+        output.status.success()
+            && list.contains("lazy[:MIN:MAX]")
+            && list.contains(" L judicious")
+            && list.contains("*L trimwised")
+    );
     let json: serde_json::Value =
         serde_json::from_slice(&trimwise_in(Path::new("."), "policies --json -").stdout).unwrap();
     assert_eq!(json["terms"].as_array().unwrap().len(), trimwise::policy::terms().len() + 2, "and the hosts");

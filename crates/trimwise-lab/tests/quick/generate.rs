@@ -30,7 +30,7 @@ fn every_command_in_the_help_has_a_man_page_with_its_options_and_examples() {
     );
     let compare = std::fs::read_to_string(man.join("trimwise-compare.1")).unwrap();
     // An example is a line of its own; prose is filled.
-    for word in ["utilization", ".RS 10n\n.ti \\-8n\ntrimwise compare \\-\\-here /home\n.RE\n"] {
+    for word in ["utilization", ".RS 10n\n.ti -8n\ntrimwise compare \\-\\-here /home\n.RE\n"] {
         assert!(compare.contains(word), "{word} is not in {compare}");
     }
     let notes = compare.split_once(".SH NOTES\n").unwrap().1;

@@ -323,7 +323,7 @@ mod tests {
             ("[mount.\"/\"]\npolcy = \"off\"\n", "polcy: unknown key of a mount; did you mean `policy`?"),
             (
                 "policy = \"comit\"\n",
-                "unknown term 'comit'; did you mean `commit`? Expected one of off, commit, lazy[",
+                "unknown term 'comit'; did you mean `commit`? Expected one of off, commit, lazy, ",
             ),
         ] {
             let said = parse(text).unwrap_err().to_string();

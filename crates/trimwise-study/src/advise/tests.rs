@@ -169,15 +169,15 @@ fn the_announced_runs_of_days_only_shrink_to_those_that_were_done() {
 #[test]
 fn a_first_answer_comes_within_three_minutes_marked_and_before_the_search_and_the_check() {
     let (_folder, request) = small(3000);
-    let (watcher, request) = (Watcher::default(), CompareRequest { jobs: Some(1), ..request });
-    let totals = totals(&watcher, &request, &Pretended, 2 * 3);
+    let (watcher, request) = (Watcher::default(), CompareRequest { jobs: Some(1), reps: 4, ..request });
+    let totals = totals(&watcher, &request, &Pretended, 2 * 4);
     let notes = watcher.notes();
     let [first, better] = &notes[..] else { panic!("{notes:?}") };
-    // The first run, and two repetitions of four policies; a third would end after 195 s.
+    // The first run, and three repetitions of three policies; a fourth would end after 195 s.
     let all =
-        first.strip_prefix("First answer, after 9 of at most ").and_then(|rest| rest.split_once(" runs: "));
+        first.strip_prefix("First answer, after 10 of at most ").and_then(|rest| rest.split_once(" runs: "));
     assert!(all.is_some_and(|(all, _)| totals.contains(&all.parse().unwrap())), "{first}: {totals:?}");
-    assert!(first.contains("`commit` 2.19") && first.contains(" It is being refined, about "), "{first}");
+    assert!(first.contains("`commit` 2.13") && first.contains(" It is being refined, about "), "{first}");
     assert!(better.starts_with("Better answer, after 13 of at most "), "{better}");
     let before = |what: &str| watcher.done_before(|event| *event == Event::Note(what.to_owned()));
     assert!(RUN * before(first) as u32 <= Duration::from_secs(180), "{} runs", before(first));

@@ -178,6 +178,7 @@ fn cell(line: &str, profile: &str, drive: DriveFacts) -> Option<Cell> {
     let mut words = line.split(' ');
     (words.next()? == profile).then_some(())?;
     let policy: PolicyId = words.next()?.into();
+    let is_trimmed = policy != PolicyId::OFF;
     let numbers: Vec<u64> = words.map(|word| word.parse().ok()).collect::<Option<_>>()?;
     let [rep, waiting_ns, host, nand, erases] = numbers[..] else { return None };
     let id = CellId { device: profile.to_owned(), policy, target: Target::Model, rep: rep as u32 };
@@ -190,6 +191,8 @@ fn cell(line: &str, profile: &str, drive: DriveFacts) -> Option<Cell> {
             nand_units_written: nand,
             write_amplification: nand as f64 / host.max(1) as f64,
             erases,
+            // The file does not say how many; each policy but `off` trims within a week.
+            trim_commands: u64::from(is_trimmed),
             ..DeviceFigures::default()
         }),
         drive: Some(drive),

@@ -252,7 +252,8 @@ fn on_device(
         _ => Steps::default(),
     };
     let mut head = words::head(comparison, judged, &steps);
-    if let Some(chosen) = policy.as_ref().and_then(|policy| device.policy(policy)) {
+    let chosen = policy.as_ref().filter(|_| decision != Decision::CannotTell);
+    if let Some(chosen) = chosen.and_then(|policy| device.policy(policy)) {
         let beyond = device.policies.iter().filter(|p| !comparison.means(p).is_attainable() && !p.unswept);
         let (bounds, patched): (Vec<Compared>, Vec<_>) = beyond
             .map(|p| frame.compared(chosen, p))

@@ -52,7 +52,7 @@ pub(super) fn head(comparison: &Comparison, judged: &Judgement, steps: &Steps) -
         (Decision::Untrimmed, None) => {
             let way = policy.as_ref().map_or_else(String::new, way);
             let way = if way == chosen { way } else { format!("{chosen} ({way})") };
-            format!("Trim it; how hardly matters. {way} is enough.")
+            format!("Trim it; it hardly matters how. {way} is enough.")
         }
         (Decision::CannotTell, None) => "Cannot tell yet.".to_owned(),
     };
@@ -171,8 +171,8 @@ pub(super) fn cannot_tell(here: &Here) -> String {
 pub(super) const FREED_NOTHING: &str = "The workload freed no committed space, so there was nothing to trim.";
 pub(super) const RECORD_FREES: &str =
     "For that, record a trace with frees: `trimwise record` on a host, or `trimwise kernel run --trace`.";
-pub(super) const FREE_SOMETHING: &str =
-    "Choose a workload that removes or replaces files, or runs longer (--workload).";
+pub(super) const FREE_SOMETHING: &str = "A file that is removed before it reaches the drive frees nothing there: run longer, or \
+                                         choose work that removes older files (--workload).";
 
 /// What TRIM would be worth where something stops it.
 pub(super) fn if_it_passed(passed: &Conclusion) -> Vec<String> {
@@ -481,9 +481,9 @@ fn surer(comparison: &Comparison, judged: &Judgement) -> String {
         }
         (_, Some(here)) => here.surer(),
         (_, None) if judged.decision.is_change() => {
-            "For a host of yours, with the commands: `trimwise advise --here PATH`.".to_owned()
+            "For your own host, with the commands: `trimwise advise --here PATH`.".to_owned()
         }
-        (_, None) => "For a host of yours: `trimwise advise --here PATH`.".to_owned(),
+        (_, None) => "For your own host: `trimwise advise --here PATH`.".to_owned(),
     }
 }
 

@@ -39,7 +39,8 @@ pub fn verdict(summary: &Summary, judged: &[Judgement]) -> Option<Verdict> {
 
 fn no_verdict() -> Verdict {
     let text = format!(
-        "No verdict: {FREED_NOTHING}. To compare policies, run one that removes or replaces files, or a longer one."
+        "No verdict: {FREED_NOTHING}. Run longer, so that files reach the drive before they are removed, or choose work that \
+         removes older files."
     );
     Verdict {
         rule: RULE,

@@ -62,11 +62,11 @@ mod tests {
     fn unknown_is_no_number_in_text_json_and_sums() {
         let known = Untrimmed::Known(Bytes::mib(3));
         for (untrimmed, text, json) in [
-            (known, "3.0 MiB", "3145728"),
+            (known, "3 MiB", "3145728"),
             (Untrimmed::Known(Bytes(0)), "0 B", "0"),
             (Untrimmed::Unknown, "unknown", "null"),
             (known + Untrimmed::Unknown, "unknown", "null"),
-            ([known, known].into_iter().sum(), "6.0 MiB", "6291456"),
+            ([known, known].into_iter().sum(), "6 MiB", "6291456"),
             ([known, Untrimmed::Unknown, known].into_iter().sum(), "unknown", "null"),
         ] {
             let found = (untrimmed.to_string(), serde_json::to_string(&untrimmed).unwrap());

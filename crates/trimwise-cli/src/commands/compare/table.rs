@@ -2,6 +2,7 @@
 
 use trimwise::compare::days::DaysFigures;
 use trimwise::compare::figure::{FIGURES, View};
+use trimwise::compare::means::Means;
 use trimwise::compare::result::{Cell, Measure, Target};
 use trimwise::compare::statistics::too_few_runs;
 use trimwise::compare::summary::{DeviceSummary, PolicySummary, Summary};
@@ -167,15 +168,20 @@ pub fn first_beyond(device: &DeviceSummary, comparison: &Comparison, rows: &[Vec
     rows.iter().position(|row| row[0] == name).filter(|row| *row > 0)
 }
 
-/// Says what the policies below the line need; empty if there are none.
+/// Says what the policies below the line need; `None` if there are none.
 fn beyond(device: &DeviceSummary, comparison: &Comparison) -> Option<String> {
-    let beyond: Vec<String> = ordered(device, comparison)
-        .into_iter()
-        .map(|p| (p.policy, comparison.means(p)))
-        .filter(|(_, means)| !means.is_attainable())
-        .map(|(policy, means)| format!("`{policy}`: {}", means.words()))
-        .collect();
-    (!beyond.is_empty()).then(|| folded(&format!("Not on a stock host: {}.", beyond.join("; ")), 0) + "\n")
+    let needs = |p: &PolicySummary| {
+        let means = comparison.means(p);
+        let needs = match means {
+            Means::Stock | Means::Trimwised | Means::Own => return None,
+            Means::Ext4Trim | Means::DmTrim => format!("needs {}", means.words()),
+            Means::Elsewhere => "is what another file system or Linux does".to_owned(),
+            Means::Bound => "is only a bound".to_owned(),
+        };
+        Some(format!("`{}` {needs}", p.policy))
+    };
+    let beyond: Vec<String> = ordered(device, comparison).into_iter().filter_map(needs).collect();
+    (!beyond.is_empty()).then(|| folded(&format!("Not on a stock host: {}.", beyond.join(", ")), 0) + "\n")
 }
 
 /// A column of the table.

@@ -545,8 +545,13 @@ fn no_remedy_does_harm() {
             Some(false),
             &only_words,
         ),
-        // A name that no line of a shell can show.
-        (&raid("/n\\012w", ""), "!layer.raid.older-than-disks", Some(false), &only_words),
+        // A name with a newline.
+        (
+            &raid("/n\\012w", ""),
+            "!layer.raid.older-than-disks",
+            Some(false),
+            &[&anew[..], &["$'/n\\nw'"]].concat(),
+        ),
         // Its level is not known without dmsetup: no parameter that destroys data.
         (&lvm, "!layer.raid.level-unknown", Some(false), &["WRONG dm-0: the RAID volume vg-x", "!echo Y"]),
         (&thin, "!layer.thin.ignores", Some(false), &["ignores TRIM", "!# umount"]),

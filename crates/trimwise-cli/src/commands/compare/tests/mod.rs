@@ -107,7 +107,7 @@ fn the_json_has_the_keys_that_others_read_in_their_order() {
     let keys = |v: &Value| v.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
     assert_eq!(keys(&json), "trimwise seed settings partial cells summary verdict conclusion check");
     assert!(json["check"].is_null());
-    assert_eq!(keys(&json["verdict"]), "policy speedup low high text why per_device");
+    assert_eq!(keys(&json["verdict"]), "rule policy speedup low high text why per_device");
     let cell = &json["cells"][0];
     assert_eq!(
         keys(cell),
@@ -195,8 +195,8 @@ fn the_command_makes_it_again_without_defaults_that_may_change() {
     let json = json_of(&made("--device vendor2 --jobs 3 --utilization 50"));
     assert_eq!(
         json["settings"]["command"],
-        "trimwise compare --workload default --device vendor2 --policy off --policy commit --policy set:40:90 \
-         --policy lazy+reuse --policy judicious --policy ideal --utilization 50 --reps 6 --seed 1"
+        "trimwise compare --workload maildir:deliveries=10k --device vendor2 --policy off --policy commit --policy batch:1w \
+         --policy trimwised --policy lazy+reuse --policy ideal --utilization 50 --days 7 --day server --reps 6 --seed 1"
     );
 }
 
@@ -299,7 +299,7 @@ fn days_refuse_what_is_not_spread_over_them() {
         ("--days 7 --workload desktop:pause=5", "its option `pause`"),
         ("--days 7 --target dir:/mnt/x", "--days cannot be used with --target"),
         ("--days 7 --check kernel:6.1:ext4", "--check cannot be used with --days"),
-        ("--policy off trimwised", "expected --days N"),
+        ("--workload lsm --policy off trimwised", "expected --days N"),
         ("--policy off dm-trim:ideal", "ideal is only a bound"),
         ("--policy dm-trim dm-trim:quiet", "given twice"),
         ("--policy dm-trim:quiet:5", "quiet time '5'"),
@@ -315,7 +315,7 @@ fn days_refuse_what_is_not_spread_over_them() {
     }
     let plan = on_model::Plan::of(&arguments("--days 7 --day office").request()).unwrap();
     let names: Vec<String> = plan.policies.iter().map(ToString::to_string).collect();
-    assert_eq!(names, ["off", "commit", "batch:1d", "batch:1w", "judicious", "trimwised", "ideal"]);
+    assert_eq!(names, ["off", "commit", "batch:1w", "trimwised", "lazy+reuse", "ideal"]);
     assert!(plan.settings.command.contains("--policy trimwised"), "{}", plan.settings.command);
     assert!(plan.settings.command.contains("--days 7 --day office"), "{}", plan.settings.command);
 }
@@ -549,5 +549,8 @@ fn what_a_device_cannot_do_is_refused_before_any_run() {
     assert!(failure.starts_with("--policy commit: vertex-60gb@1.3 does not support TRIM"), "{failure}");
     assert!(on_model::Plan::of(&arguments("--device vertex-60gb@1.3 --policy off ideal").request()).is_ok());
     let failure = refused("--utilization 99");
-    assert!(failure.starts_with("--workload default on sata-small: its files need "), "{failure}");
+    assert!(
+        failure.starts_with("--workload maildir:deliveries=10k on sata-small: its files need "),
+        "{failure}"
+    );
 }
