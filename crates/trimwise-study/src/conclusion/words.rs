@@ -258,11 +258,15 @@ pub(super) fn of_diagnosis(one: &Diagnosis, class: Option<&Conclusion>) -> Vec<S
     let begin = found.chars().next().map_or_else(String::new, |letter| letter.to_lowercase().collect());
     let found: String = begin.chars().chain(found.chars().skip(1)).collect();
     let full = Utilization::default();
+    // One command, which does no harm, needs no run first.
+    let surer = match class.decision {
+        Decision::Untrimmed => String::new(),
+        _ => format!(" To be surer: `trimwise compare --here {quoted}`."),
+    };
     vec![
         first,
         format!(
-            "On a model of such drives, not this one ({file_system}, {full} % full, office days), {found} To be surer: \
-             `trimwise compare --here {quoted}`."
+            "On a model of such drives, not this one ({file_system}, {full} % full, office days), {found}{surer}"
         ),
     ]
 }
