@@ -243,7 +243,8 @@ pub(super) fn of_diagnosis(one: &Diagnosis, class: Option<&Conclusion>) -> Vec<S
         }
         (Decision::Untrimmed, Some(policy)) => {
             let command = match policy.spec().and_then(PolicySpec::batch).map(BatchConfig::hours) {
-                Some(168) => " (`systemctl enable --now fstrim.timer`)",
+                _ if one.today.is_spared() => " (its line in /etc/fstab forbids fstrim.timer)",
+                Some(168) => " (with systemd: `systemctl enable --now fstrim.timer`)",
                 _ => "",
             };
             format!("Nothing trims {point} today. Trim it: {} is enough{command}.", way(policy))
