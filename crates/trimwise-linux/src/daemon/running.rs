@@ -91,7 +91,7 @@ mod tests {
         let unseen = Running { process: 43, run: None };
         let seen = Running { process: 41, run: Some("/srv/my run".into()) };
         assert_eq!(elsewhere("/run/trimwise"), [seen.clone(), unseen.clone()]);
-        assert_eq!(elsewhere("/srv/my run"), [unseen.clone()]);
+        assert_eq!(elsewhere("/srv/my run"), std::slice::from_ref(&unseen));
         assert_eq!(
             [seen.to_string(), unseen.to_string()],
             ["trimwised --run '/srv/my run'", "trimwised (process 43)"]
