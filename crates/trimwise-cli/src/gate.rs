@@ -68,8 +68,9 @@ fn sentence(outcome: &Outcome) -> String {
 
 fn since(since: &Since, after: &str) -> String {
     let mut text = match &since.changes[..] {
+        [] if since.compared == since.untold => String::new(),
         [] => {
-            let figures = trimwise::numbers::counted(since.compared as u64, "figure");
+            let figures = trimwise::numbers::counted((since.compared - since.untold) as u64, "figure");
             folded(&format!("Since {}: no change beyond noise in {figures}.", since.file), 0)
         }
         changes => {
@@ -154,7 +155,7 @@ mod tests {
             changes: Vec::new(),
         };
         let said = |since: Since| text(&Judged { since: Some(since), ..Judged::default() });
-        let expected = "\nSince a.json: no change beyond noise in 4 figures.\n\
+        let expected = "\nSince a.json: no change beyond noise in 3 figures.\n\
                         Too few runs to tell whether 1 figure changed.\n\
                         The saved result: it is of Linux 5.10, and this run of Linux 6.12.\n";
         assert_eq!(said(since.clone()), expected);

@@ -28,6 +28,9 @@ pub const POLICIES: [&str; 5] = ["off", "commit", "set:40:90", "lazy+reuse", "id
 /// bound.
 pub const POLICIES_OVER_DAYS: [&str; 6] = ["off", "commit", "batch:1w", "trimwised", "lazy+reuse", "ideal"];
 
+/// The same for less than a week, in which a weekly fstrim shows nothing.
+pub const POLICIES_OF_A_DAY: [&str; 6] = ["off", "commit", "batch:1d", "trimwised", "lazy+reuse", "ideal"];
+
 /// Six repetitions are the fewest that give a 95 % interval of the median (1 - 2 / 2^6 = 96.9 %).
 pub const REPS: u32 = 6;
 

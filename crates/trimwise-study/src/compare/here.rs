@@ -296,7 +296,7 @@ impl StandIn {
         let called = |policy| if kernel.is_some() { on_kernel(policy) } else { policy };
         let usual: &[&str] = match is_over_days {
             true => &["batch:1d", "batch:1w", "trimwised", "ideal"],
-            false => &["judicious", "ideal"],
+            false => &["ideal"],
         };
         let usual = usual.iter().map(|policy| PolicyId::from(*policy));
         let mut policies = vec![PolicyId::OFF, called(own_discard(&found.mount.fs_type))];
@@ -615,7 +615,7 @@ mod tests {
         let text = words(&here);
         assert!(text.contains("2 drives; the first stands for all: sda: A"), "{text}");
         assert!(text.contains("The modelled file system is ext4."), "{text}");
-        assert_eq!(policies(btrfs, "discard=async", None, false).0, "off btrfs judicious ideal");
+        assert_eq!(policies(btrfs, "discard=async", None, false).0, "off btrfs ideal");
         // btrfs itself, on a kernel: its own names, and nothing that only the model has.
         let own = |policy: &PolicyId| {
             let name = policy.to_string();
@@ -634,7 +634,7 @@ mod tests {
         }
         let monthly = policies(EXT4, "nodiscard", Some("batch:30d"), true).0;
         assert_eq!(monthly, "off batch:30d commit batch:1d batch:1w trimwised ideal");
-        assert_eq!(policies(EXT4, "nodiscard", Some("batch:30d"), false).0, "off commit judicious ideal");
+        assert_eq!(policies(EXT4, "nodiscard", Some("batch:30d"), false).0, "off commit ideal");
         assert!(
             policies(EXT4, "nodiscard", Some("trimwised:lazy"), true).0.starts_with("off trimwised:lazy ")
         );

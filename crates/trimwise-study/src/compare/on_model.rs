@@ -75,6 +75,9 @@ impl Plan {
             utilization: (!has_prelude).then_some(utilization),
             usual: &|found, is_over_days| match found {
                 Some(found) => found.policies(is_over_days, None).into_iter().map(Given::of).collect(),
+                None if is_over_days && request.days.is_some_and(|days| days < defaults::DAYS) => {
+                    defaults::POLICIES_OF_A_DAY.map(Given::from).into()
+                }
                 None if is_over_days => defaults::POLICIES_OVER_DAYS.map(Given::from).into(),
                 None => defaults::POLICIES.map(Given::from).into(),
             },

@@ -201,15 +201,27 @@ pub fn of(comparison: &Comparison) -> Conclusion {
         .zip(&judged)
         .map(|(device, judged)| on_device(comparison, device, judged, frame));
     let Some(first) = each.next() else { return unsure(comparison, today, &Unsure::NoRuns) };
-    if judged.iter().all(|other| (other.decision, &other.policy) == (first.decision, &first.policy)) {
+    let [one, others @ ..] = &judged[..] else { return first };
+    if others.is_empty() {
         return first;
+    }
+    let agrees = |other: &Judgement| {
+        let is_same =
+            other.decision == one.decision || other.decision.is_change() && one.decision.is_change();
+        is_same && other.policy == one.policy
+    };
+    if others.iter().all(agrees) {
+        // The figures of one drive are not those of the others.
+        let head = words::on_all(first.head, judged.len());
+        return Conclusion { head, worth: None, ..first };
     }
     let found: Vec<String> = summary
         .devices
         .iter()
         .zip(&judged)
-        .map(|(device, one)| match &one.policy {
-            Some(policy) if one.decision.is_change() => format!("`{policy}` on {}", device.device),
+        .map(|(device, one)| match (&one.policy, one.decision) {
+            (Some(policy), decision) if decision.is_change() => format!("`{policy}` on {}", device.device),
+            (_, Decision::CannotTell) => format!("open on {}", device.device),
             _ => format!("keep on {}", device.device),
         })
         .collect();

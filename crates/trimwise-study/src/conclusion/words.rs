@@ -122,13 +122,22 @@ pub(super) fn unsure(comparison: &Comparison, why: &Unsure) -> Vec<String> {
         Unsure::DrivesDiffer(found) => {
             let more = if found.len() > 3 { ", ..." } else { "" };
             vec![
-                first,
                 format!("It depends on the drive: {}{more}.", found[..found.len().min(3)].join(", ")),
                 evidence(comparison),
                 "Each drive has its own verdict below.".to_owned(),
             ]
         }
     }
+}
+
+/// The conclusion that holds on several drives: without the figures, which are those of the first.
+pub(super) fn on_all(head: Vec<String>, drives: usize) -> Vec<String> {
+    let is_kept = |line: &String| !line.starts_with("Not on a stock host: ");
+    let mut lines: Vec<String> = head.into_iter().filter(is_kept).collect();
+    if let Some(second) = lines.get_mut(1) {
+        *second = format!("That holds on each of the {drives} drives; each has its figures below.");
+    }
+    lines
 }
 
 const LINES_MAX: usize = 5;
@@ -291,6 +300,7 @@ pub fn way(policy: &PolicyId) -> String {
         Trimmer::Daemon(spec) => format!("trimwised with `{spec}`"),
         Trimmer::Block(_) => format!("`{policy}` below the file system"),
         Trimmer::Kernel(spec) => match spec.batch().map(BatchConfig::hours) {
+            Some(1) => "fstrim every hour".to_owned(),
             Some(24) => "fstrim once a day".to_owned(),
             Some(168) => "fstrim once a week".to_owned(),
             Some(hours) if hours > 0 => format!("fstrim every {hours} h"),
@@ -347,11 +357,16 @@ fn interval(worth: &Worth) -> String {
     format!(" ({} to {} %)", low.1, high.1)
 }
 
+/// The share as it stands in brackets, which are not nested.
+fn flat(share: &str) -> String {
+    share.trim_end_matches(')').replace(" (", ", ")
+}
+
 fn gain(measure: Measure, worth: &Worth) -> String {
     let share = format!("{}{}", shift(measure, worth.time_saved_percent), interval(worth));
     let saved = match worth.waiting_saved_s_per_day {
         _ if !worth.time_is_shown => format!("no difference in {} is shown", measured(measure)),
-        Some(s) if s > 0.0 => format!("it saves {} of waiting a day ({share})", waiting(s)),
+        Some(s) if s > 0.0 => format!("it saves {} of waiting a day ({})", waiting(s), flat(&share)),
         Some(_) => "it costs no noticeable waiting".to_owned(),
         None if worth.time_saved_percent > TIME_PERCENT => format!("this work needs {share}"),
         None => format!("the {} is the same within {TIME_PERCENT} %", measured(measure)),
@@ -363,8 +378,8 @@ fn loss(measure: Measure, worth: &Worth) -> String {
     let share = format!("{}{}", shift(measure, worth.time_saved_percent), interval(worth));
     let cost = match worth.waiting_saved_s_per_day {
         _ if !worth.time_is_shown => format!("make no difference in {} that is shown", measured(measure)),
-        Some(s) if s <= 0.0 => format!("cost {} of waiting a day ({share})", waiting(s)),
-        Some(s) => format!("save {} of waiting a day ({share})", waiting(s)),
+        Some(s) if s <= 0.0 => format!("cost {} of waiting a day ({})", waiting(s), flat(&share)),
+        Some(s) => format!("save {} of waiting a day ({})", waiting(s), flat(&share)),
         None => format!("need {share}"),
     };
     format!("{cost}{}", life(worth))
@@ -427,6 +442,7 @@ fn evidence(comparison: &Comparison) -> String {
     };
     let times = match settings.reps {
         1 => "once".to_owned(),
+        2 => "twice".to_owned(),
         reps => format!("{reps} times"),
     };
     let how = match (&settings.target, &comparison.here) {
@@ -471,8 +487,7 @@ fn surer(comparison: &Comparison, judged: &Judgement) -> String {
             "Add `off` to --policy: the others are then compared with it.".to_owned()
         }
         (Found::NothingElse, _) => {
-            "Leave --policy out, or add what is available on a host (--policy off, commit, batch:1w)."
-                .to_owned()
+            "Leave --policy out, or add what is available on a host (--policy off, commit).".to_owned()
         }
         (Found::Wide(..), _) => {
             format!("To be surer: more runs (--reps {}), or longer ones.", (settings.reps * 3).max(6))

@@ -160,6 +160,10 @@ impl Gate {
     pub fn judge(&self, now: &[Measured], terms: &Terms) -> Judged {
         let mut judged =
             Judged { since: self.then.as_ref().map(|then| Since::of(then, now)), ..Judged::default() };
+        if let Some(since) = judged.since.as_ref().filter(|since| since.compared == 0) {
+            let why = "it has no figure in common with this result";
+            judged.refused.push(Mistake::of("baseline", &since.file).because(why));
+        }
         for condition in &self.conditions {
             match self.judged(condition, now, terms) {
                 Ok(outcomes) => judged.conditions.extend(outcomes),

@@ -315,24 +315,28 @@ pub fn judge(
     judgement(Decision::DoesNotMatter, Found::Alike(widest(&others)))
 }
 
-/// The policy to change to: the one that saves most time, or most wear if none saves time. Of those that save about the
-/// same, one that needs no daemon.
+/// The policy to change to: of those that save about as much time as the one that saves most, those under which the
+/// flash lasts longest, where that matters; and of these, one that needs no daemon, and the fastest.
 pub fn best<'c, 's: 'c, 'a: 'c>(
     others: impl IntoIterator<Item = &'c Compared<'s, 'a>>,
 ) -> Option<&'c Compared<'s, 'a>> {
-    let better: Vec<&Compared> = others.into_iter().filter(|other| other.is_better()).collect();
-    let by_time = better.iter().any(|one| one.time == Material::Better);
-    let saved = |one: &Compared| match by_time {
-        true => one.worth.time_saved_percent,
-        false => one.worth.life_times.map_or(0.0, |times| (times - 1.0) * 100.0),
+    let mut better: Vec<&Compared> = others.into_iter().filter(|other| other.is_better()).collect();
+    let saved = |one: &Compared| one.worth.time_saved_percent;
+    let fastest = better.iter().copied().max_by(|a, b| saved(a).total_cmp(&saved(b)))?;
+    let is_near = |one: &&Compared| {
+        let waiting = |one: &Compared| one.worth.waiting_saved_s_per_day;
+        let is_short = waiting(fastest).zip(waiting(one)).is_some_and(|(a, b)| a - b < WAITED_S_PER_DAY);
+        saved(fastest) - saved(one) < TIME_PERCENT || is_short
     };
-    let most =
-        |of: &mut dyn Iterator<Item = &'c Compared<'s, 'a>>| of.max_by(|a, b| saved(a).total_cmp(&saved(b)));
-    let best = most(&mut better.iter().copied())?;
-    let indifference = if by_time { TIME_PERCENT } else { LIFE_PERCENT };
-    let needs_no_daemon =
-        |one: &&Compared| one.policy.means == Means::Stock && saved(one) > saved(best) - indifference;
-    most(&mut better.iter().copied().filter(needs_no_daemon)).or(Some(best))
+    better.retain(is_near);
+    let life = |one: &Compared| match (one.worth.life_years, one.worth.life_times) {
+        (Some([_, years]), _) => years.min(LIFE_YEARS),
+        (None, times) => times.unwrap_or(1.0),
+    };
+    let longest = better.iter().map(|one| life(one)).fold(0.0, f64::max);
+    better.retain(|one| !exceeds(longest / life(one), LIFE_PERCENT));
+    let rank = |one: &Compared| one.policy.means == Means::Stock;
+    better.into_iter().max_by(|a, b| rank(a).cmp(&rank(b)).then(saved(a).total_cmp(&saved(b))))
 }
 
 /// A policy that is shown to wear the flash less, and takes no more time: the weekly fstrim that distributions have, or

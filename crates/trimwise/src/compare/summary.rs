@@ -7,7 +7,7 @@ use crate::compare::ledger::CellLedger;
 use crate::compare::means::Means;
 use crate::compare::result::{Cell, DeviceFigures, Measure};
 use crate::compare::statistics::{Comparison, Sample, compare, median};
-use crate::policy::PolicyId;
+use crate::policy::{PolicyId, Trimmer};
 
 type Keyed<'a, K, T> = Vec<(&'a K, T)>;
 
@@ -31,7 +31,8 @@ pub struct PolicySummary<'a> {
     pub policy: &'a PolicyId,
     /// What a host with this drive needs in order to have it.
     pub means: Means,
-    /// It trims at intervals or is the daemon, and trimmed nothing in any run, so it did the same as `off`.
+    /// It trims at intervals or is the daemon, and trimmed nothing in any run, so it did the same as `off`; or its
+    /// interval is longer than the days of the run, which show more of its sweeps than a host would have.
     pub unswept: bool,
     pub runs: Vec<&'a Cell>,
     pub time_s: Sample,
@@ -121,10 +122,15 @@ impl<'a> PolicySummary<'a> {
         let time_s = Sample::new(seconds, exact)?;
         let first = runs.first()?;
         let means = Means::of(policy, &first.target, first.drive.map(|drive| drive.link));
-        let sweeps = policy.known().is_some_and(|p| p.sweeps().is_some() || p.is_hosted());
+        let interval = policy.known().and_then(Trimmer::sweeps).map(|batch| batch.every.as_nanos());
+        let sweeps = interval.is_some() || policy.known().is_some_and(Trimmer::is_hosted);
         let is_untrimmed =
             |c: &&Cell| c.device_stats.as_ref().is_some_and(|device| device.trim_commands == 0);
-        let unswept = sweeps && runs.iter().all(is_untrimmed);
+        // A run of some days has a weekly sweep, of less than a week's work.
+        let is_short = |c: &&Cell| {
+            c.days.as_ref().zip(interval).is_some_and(|(days, interval)| days.elapsed_ns < interval)
+        };
+        let unswept = sweeps && (runs.iter().all(is_untrimmed) || runs.iter().any(is_short));
         Some(Self {
             policy,
             means,

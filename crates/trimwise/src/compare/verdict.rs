@@ -85,13 +85,20 @@ fn on_device(summary: &Summary, device: &DeviceSummary, judged: &Judgement) -> D
 }
 
 fn unswept_sentence(device: &DeviceSummary) -> String {
-    let of = |is_daemon: bool, why: &str| {
-        let unswept = device.policies.iter().filter(|p| p.unswept && p.policy.is_daemon() == is_daemon);
-        let unswept: Vec<String> = unswept.map(|p| format!("`{}`", p.policy)).collect();
-        (!unswept.is_empty()).then(|| format!("No verdict on {}: {why}.", unswept.join(" and ")))
+    let trimmed = |p: &PolicySummary| p.device_median_of(|d| d.trim_commands as f64).is_some_and(|n| n > 0.0);
+    let why = |p: &PolicySummary| match (trimmed(p), p.policy.is_daemon()) {
+        (true, _) => "the run is shorter than its interval",
+        (false, true) => "nothing was trimmed during the run",
+        (false, false) => "no sweep was due during the run",
     };
-    let sweeps = of(false, "no sweep was due during the run");
-    sweeps.into_iter().chain(of(true, "nothing was trimmed during the run")).collect::<Vec<_>>().join(" ")
+    let mut sentences = Vec::new();
+    let unswept: Vec<(&PolicySummary, &str)> =
+        device.policies.iter().filter(|p| p.unswept).map(|p| (p, why(p))).collect();
+    for alike in unswept.chunk_by(|a, b| a.1 == b.1) {
+        let names: Vec<String> = alike.iter().map(|(p, _)| format!("`{}`", p.policy)).collect();
+        sentences.push(format!("No verdict on {}: {}.", names.join(" and "), alike[0].1));
+    }
+    sentences.join(" ")
 }
 
 /// Explains the difference that the sentence on speed states, and says what the drive endures.

@@ -18,7 +18,10 @@ use arguments::AdviseArguments;
 pub fn run(arguments: &AdviseArguments, caller: &dyn Caller) -> Result<String, Failure> {
     let destinations = Destinations::check(&arguments.output)?;
     let advice = advise::run(&arguments.request(), caller, &Beside)?;
-    let text = || text::render(&advice, arguments.details);
+    // The tables are in the details.
+    let tables = &arguments.output.tables;
+    let details = arguments.details || tables.csv.is_some() || tables.markdown.is_some();
+    let text = || text::render(&advice, details);
     let text = destinations.deliver_with_report(&advice, || report::html(&advice), text)?;
     let applied = if arguments.apply { apply(&advice.conclusion, caller) } else { Ok(()) };
     output::concluded(text, advice.ended_by.or(applied.err()))
