@@ -159,18 +159,22 @@ pub fn render<'a>(whole: &Whole, seen: impl Iterator<Item = Seen<'a>>) -> String
         }
     }
     type OfUntrimmed = fn(&Status) -> Untrimmed;
-    let untrimmed: [(&str, &str, OfUntrimmed); 2] = [
-        ("waiting_bytes", "Free space waiting to be trimmed, in bytes; absent while unknown.", |s| {
-            s.waiting_bytes
-        }),
+    let untrimmed: [(&str, &str, &str, OfUntrimmed); 2] = [
+        (
+            "waiting_bytes",
+            "gauge",
+            "Free space waiting to be trimmed, in bytes; absent while unknown.",
+            |s| s.waiting_bytes,
+        ),
         (
             "left_bytes",
+            "gauge",
             "Untrimmed free space that the policy leaves alone, in bytes; absent while unknown.",
             |s| s.left_bytes,
         ),
     ];
-    for (name, help, of) in untrimmed {
-        head(&mut text, name, "gauge", help);
+    for (name, kind, help, of) in untrimmed {
+        head(&mut text, name, kind, help);
         for (labels, bytes) in
             file_systems().filter_map(|(labels, status)| Some((labels, of(status).known()?)))
         {
@@ -179,8 +183,12 @@ pub fn render<'a>(whole: &Whole, seen: impl Iterator<Item = Seen<'a>>) -> String
     }
     let is_known = |status: &Status| (status.waiting_bytes + status.left_bytes).known().is_some();
     let known = file_systems().filter(|(_, status)| is_known(status)).count();
-    let help = "Mounts of which nobody knows how much free space is untrimmed.";
-    head(&mut text, "untrimmed_unknown_mounts", "gauge", help);
+    let [name, kind, help] = [
+        "untrimmed_unknown_mounts",
+        "gauge",
+        "Mounts of which nobody knows how much free space is untrimmed.",
+    ];
+    head(&mut text, name, kind, help);
     let _ = writeln!(text, "trimwise_untrimmed_unknown_mounts {}", all.len() - known);
     head(&mut text, "request_seconds", "gauge", "Mean time of a request to the device.");
     for (labels, status) in file_systems() {
