@@ -199,7 +199,9 @@ fn the_doctor_asks_the_daemon_what_it_trims() {
         return;
     }
     let (disk, other) = (Loop::ext4(64 * MIB), Loop::ext4(64 * MIB));
-    if !examine(&HostRoot::default(), Path::new("/nonexistent"), None).unwrap().trimmers.is_empty() {
+    // Daemons of tests that run beside this one trim their own mounts.
+    let trimmers = examine(&HostRoot::default(), Path::new("/nonexistent"), None).unwrap().trimmers;
+    if trimmers.iter().any(|name| !name.starts_with("trimwised")) {
         return skipped("something else trims this host at intervals, which the doctor tells of");
     }
     let mut daemon = started(&table(&disk.point, ""));
