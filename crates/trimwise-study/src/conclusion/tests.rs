@@ -567,6 +567,31 @@ fn a_difference_that_nobody_would_notice_does_not_matter() {
     );
 }
 
+/// A host that nothing trims is not told that it does not matter how it is trimmed.
+#[test]
+fn regression_nothing_trims_it_is_an_answer_of_its_own() {
+    let bare = host("ext4", "", NVME);
+    let here = Here::of_found(found(&bare)).unwrap();
+    let days = |nand: u64| {
+        let nand = move |policy: &str| Some(if policy == "off" { 1_000 } else { nand });
+        let times = [six("off", 100.0), six("commit", 100.0), six("batch:1w", 100.0)];
+        comparison_with(Some(&here), &times, Some(7), false, nand).conclusion.unwrap()
+    };
+    let gentler = days(800);
+    assert_eq!((gentler.decision, gentler.policy.clone()), (Decision::Untrimmed, Some("batch:1w".into())));
+    assert_eq!(gentler.head[0], "Nothing trims / today. Trim it: fstrim once a week is enough.");
+    assert!(gentler.steps.commands.iter().any(|command| command.contains("systemctl enable")), "{gentler:?}");
+    let alike = days(990);
+    assert_eq!((alike.decision, alike.policy), (Decision::DoesNotMatter, Some(PolicyId::OFF)));
+    assert_eq!(
+        [&*alike.head[0], alike.head.last().unwrap()],
+        [
+            "Nothing trims / today. These runs show no cost of that, nor of trimming it.",
+            "A weekly trim is one command: `systemctl enable --now fstrim.timer`, with systemd."
+        ]
+    );
+}
+
 #[test]
 fn options_of_fstab_change_in_their_line_only() {
     let text = "# a\nUUID=1 / ext4 defaults 0 1\n/dev/b /b ext4 defaults 0 2\n";

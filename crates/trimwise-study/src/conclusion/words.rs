@@ -30,9 +30,16 @@ pub(super) fn head(comparison: &Comparison, judged: &Judgement, steps: &Steps) -
     };
     let base = today.as_ref().map_or_else(|| "what it does today".to_owned(), name);
     let chosen = policy.as_ref().map_or_else(String::new, name);
+    let is_untrimmed = *today == Some(PolicyId::OFF);
     let first = match (decision, here) {
         (Decision::Keep, Some(here)) => {
             format!("Keep {} as it is ({}).", here.mount(), here.today_sentence())
+        }
+        (Decision::DoesNotMatter, Some(here)) if is_untrimmed => {
+            format!(
+                "Nothing trims {} today. These runs show no cost of that, nor of trimming it.",
+                here.mount()
+            )
         }
         (Decision::DoesNotMatter, Some(here)) => format!(
             "It does not matter how {} is trimmed. Keep it as it is ({}).",
@@ -105,9 +112,21 @@ pub(super) fn head(comparison: &Comparison, judged: &Judgement, steps: &Steps) -
         (false, _) => {
             "The commands below touch this mount only; `advise --apply` carries them out.".to_owned()
         }
+        (true, true)
+            if *decision == Decision::DoesNotMatter
+                && here.is_some()
+                && is_untrimmed
+                && ran_weekly(comparison) =>
+        {
+            "A weekly trim is one command: `systemctl enable --now fstrim.timer`, with systemd.".to_owned()
+        }
         (true, true) => surer(comparison, judged),
     });
     lines
+}
+
+fn ran_weekly(comparison: &Comparison) -> bool {
+    comparison.cells.iter().any(|cell| cell.policy == "batch:1w".into())
 }
 
 /// What to say where nothing can be concluded from all of the runs.
@@ -246,6 +265,9 @@ pub(super) fn of_diagnosis(one: &Diagnosis, class: Option<&Conclusion>) -> Vec<S
         ];
     };
     let first = match (class.decision, &class.policy) {
+        (Decision::DoesNotMatter, Some(today)) if *today == PolicyId::OFF => {
+            format!("Nothing trims {point} today; trimming it should cost nothing.")
+        }
         (Decision::DoesNotMatter, _) => format!("It should not matter how {point} is trimmed ({today})."),
         (Decision::Change, Some(policy)) => {
             format!("No fault was found, but {} may be better for {point} ({today}).", way(policy))
