@@ -28,9 +28,9 @@ use crate::policy::{PolicyId, PolicySpec};
 
 /// Waiting that a person might notice in a day of use.
 pub const WAITED_S_PER_DAY: f64 = 5.0;
-/// Share of the time that a person might notice. Repetitions of the same work on a real drive differ by as much.
+/// Share of the time that a person might notice.
 pub const TIME_PERCENT: f64 = 2.0;
-/// Difference in the life of the flash that counts. Rated cycles are round numbers, known no better.
+/// Difference in the life of the flash that counts: less than the rated cycles are known by, which are round numbers.
 pub const LIFE_PERCENT: f64 = 5.0;
 /// Flash that lasts longer than this outlives its host.
 pub const LIFE_YEARS: f64 = 15.0;
