@@ -300,6 +300,22 @@ codes! {
         "Nothing trims the file system: it is mounted without discard, and no timer, cron job or daemon trims it."
         "`trimwise advise --here` says whether that costs anything on this drive."
         "No timer, cron job or daemon covers it, and discard is not in effect."
+    NothingComesBack Note "space.trim.nothing-comes-back", DOCTOR, ["where_only_space_counts_it_is_to_be_trimmed"];
+        "A pool, an image, a host outside or memory lends the file system space, and nothing gives it back; a problem for a pool of this host, which stops all of its volumes when it is full."
+        "Trim it now, and at intervals from then on."
+        "A discard would reach the lender, but nothing trims the file system."
+    GranularityTooCoarse Note "space.granularity.too-coarse", DOCTOR, ["pieces_smaller_than_a_chunk_stay_with_discard_alone"];
+        "The mount option discard sends what is freed piece by piece, and pieces smaller than the lender's chunk do not come back."
+        "Trim at intervals as well: fstrim sends neighbouring free pieces as one."
+        "discard_granularity is 64 KiB or more, discard is in effect, and nothing trims at intervals."
+    PoolNearlyFull Problem "space.pool.nearly-full", DOCTOR, ["a_pool_that_runs_full_is_a_problem"];
+        "The pool below the file system is 80 % full or fuller, in space or metadata, or takes no more writes."
+        "Trim every file system that lies on it, remove snapshots, or extend it."
+        "`dmsetup status` of the pool, which only root can read."
+    BtrfsSyncDiscard Note "fs.btrfs.discard-sync", DOCTOR, ["btrfs_has_two_kinds_of_discard"];
+        "btrfs is mounted with plain `discard`, the synchronous kind: each commit waits until its discards are done."
+        "Mount it with discard=async, btrfs's own default since Linux 6.2, or without discard and with fstrim.timer."
+        "The mount options have `discard` without `async`."
     DiscardAndTimer Note "mount.discard.and-timer", DOCTOR, ["ntfs3_trims_only_if_it_is_mounted_with_discard", "who_turned_discard_on_is_told"];
         "The file system discards what it frees, so a periodic trim finds little left."
         "Keep one of the two; `trimwise advise --here` says which."
@@ -356,6 +372,10 @@ codes! {
         "/etc/fstab asks for discard on a swap area; /proc/swaps does not show whether swapon did it."
         "Nothing."
         "Its line in /etc/fstab."
+    SwapInMemory Note "swap.zram.freed-by-linux", DOCTOR, ["swap_in_memory_needs_no_discard_and_a_line_may_name_its_device_in_any_way"];
+        "Swap on zram: Linux frees the memory of each page that swap no longer needs, without discard."
+        "Nothing to do."
+        "/proc/swaps lists a zram device."
     SwapOff Note "swap.discard.off", DOCTOR, ["swap_is_told_of_by_its_own_line", "what_was_not_checked_is_not_called_sound"];
         "swapon does not discard a swap area, so the drive keeps everything that was ever swapped out."
         "If swap is large and rarely used, use `discard=once`."

@@ -11,7 +11,7 @@ use thiserror::Error;
 use trimwise::units::{Bytes, SECTOR_BYTES, Utilization};
 
 use crate::block_device::{LAYERS_MAX, SysBlock, devices_in_sysfs, numbers_of};
-use crate::doctor::{Graph, Transport, disk_of, is_container, trimmers::trimmers};
+use crate::doctor::{Graph, Purpose, Transport, disk_of, is_container, purposes, trimmers::trimmers};
 use crate::host_root::HostRoot;
 use crate::mount::{Mount, MountError, mount_of, mounts, nearest};
 use crate::path_error::{PathError, at};
@@ -31,6 +31,8 @@ pub struct Here {
     /// True if TRIM passes down to a drive that accepts it, according to the kernel; `None` if sysfs does not show its
     /// device.
     pub passes: Option<bool>,
+    /// What its discards are for.
+    pub purposes: Vec<Purpose>,
     pub has_systemd: bool,
     pub kernel: String,
     pub memory: Option<Bytes>,
@@ -112,8 +114,10 @@ impl Here {
         let space = statvfs(place).map_err(at(place))?;
         let devices = devices_in_sysfs(root, &mount).unwrap_or_default();
         let same: Vec<&Mount> = mounts.iter().filter(|other| other.is_same_file_system(&mount)).collect();
+        let graph = Graph::of(root, &mounts, &devices);
         Ok(Self {
-            passes: Graph::of(root, &mounts, &devices).passes(),
+            passes: graph.passes(),
+            purposes: purposes(root, &mounts, &mount, &graph),
             has_systemd: systemd::is_running(root),
             root: root.clone(),
             drives: drives(root, &mounts, &mount),

@@ -38,6 +38,7 @@ pub mod file_system;
 pub mod files;
 pub mod free_space;
 pub mod fstab;
+pub mod held;
 pub mod here;
 pub mod host_root;
 pub mod ioctl;

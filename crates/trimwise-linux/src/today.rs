@@ -99,6 +99,33 @@ pub fn own_discard(fs_type: &str) -> PolicyId {
     }
 }
 
+/// When a file system sends the discards of its mount option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Sends {
+    /// In the call that removes a file, which waits: Linux's fs/fat/fatent.c (`fat_free_clusters`), fs/exfat/fatent.c,
+    /// fs/ntfs3/fsntfs.c (`mark_as_free_ex`).
+    InCall,
+    /// In each commit, which waits: ext4 (`ext4_process_freed_data`), btrfs without `async`
+    /// (`btrfs_finish_extent_commit`), jfs, nilfs2, gfs2.
+    InCommit,
+    /// In the background: XFS after each checkpoint of its log (`xfs_discard_extents`), btrfs with `discard=async`
+    /// (fs/btrfs/discard.c), f2fs when it is idle (`issue_discard_thread`).
+    Background,
+}
+
+impl Sends {
+    /// `None` for file systems whose own discard trimwise does not know.
+    fn of(fs_type: &str, discard: &str) -> Option<Self> {
+        Some(match (fs_type, discard) {
+            (_, "discard=async") | ("xfs" | "f2fs", _) => Self::Background,
+            ("ext4" | "btrfs" | "jfs" | "nilfs2" | "gfs2", _) => Self::InCommit,
+            ("vfat" | "exfat" | "ntfs3", _) => Self::InCall,
+            _ => return None,
+        })
+    }
+}
+
 fn interval(policy: &PolicyId) -> Option<SimDuration> {
     Some(policy.spec()?.batch()?.every)
 }
@@ -132,6 +159,11 @@ impl Today {
         self.discard != "nodiscard"
     }
 
+    /// When the mount option sends its discards; `None` if it is off, or trimwise does not know.
+    pub fn sends(&self, fs_type: &str) -> Option<Sends> {
+        Sends::of(fs_type, &self.discard).filter(|_| self.is_online())
+    }
+
     /// Returns true if fstab exempts the file system from periodic trims.
     pub fn is_spared(&self) -> bool {
         matches!(&self.mounted_by, MountedBy::Fstab { options, .. } if options.iter().any(|one| one == NO_TRIM))
@@ -157,6 +189,7 @@ impl Today {
             ("discard=async", _) => Some(own_discard("btrfs")),
             // btrfs without `async` discards as ext4 does.
             _ if fs_type == "btrfs" => Some(PolicySpec::COMMIT.into()),
+            _ if self.sends(fs_type) == Some(Sends::InCall) => None,
             _ => Some(own_discard(fs_type)),
         }
     }

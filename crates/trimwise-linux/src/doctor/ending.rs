@@ -2,13 +2,18 @@
 
 use std::path::Path;
 
+use rustix::fs::statvfs;
+use trimwise::units::Bytes;
+
 use super::Finding;
 use super::disk::{Disk, Hypervisor, Transport};
 use super::graph::{Graph, Kind, Node};
 use super::quirks::{self, Quirk};
 use super::{drive, mapping};
 use crate::code::Code;
+use crate::held;
 use crate::host_root::HostRoot;
+use crate::layers;
 use crate::mount::{Mount, nearest};
 
 /// A file system and the devices below it.
@@ -18,8 +23,33 @@ pub(crate) struct Stack<'a> {
     /// All mounts of the host.
     pub mounts: &'a [Mount],
     pub graph: &'a Graph,
-    /// Returns the table of a device-mapper mapping, by name, if this host shows it.
-    pub tables: &'a dyn Fn(&str) -> Option<String>,
+    pub host: &'a dyn Asks,
+}
+
+/// What only a running host answers, and not its files.
+pub(crate) trait Asks {
+    /// The table of a device-mapper mapping, by name.
+    fn table(&self, mapping: &str) -> Option<String>;
+    /// Likewise its status.
+    fn status(&self, mapping: &str) -> Option<String>;
+    /// The space in use and the size of the file system mounted there, as df counts them.
+    fn usage(&self, point: &Path) -> Option<[Bytes; 2]>;
+}
+
+impl Asks for HostRoot {
+    fn table(&self, mapping: &str) -> Option<String> {
+        self.is_own().then(|| layers::table(mapping).ok()).flatten()
+    }
+
+    fn status(&self, mapping: &str) -> Option<String> {
+        self.is_own().then(|| held::status(mapping).ok()).flatten()
+    }
+
+    fn usage(&self, point: &Path) -> Option<[Bytes; 2]> {
+        let space = self.is_own().then(|| statvfs(point).ok()).flatten()?;
+        let bytes = |blocks: u64| Bytes(blocks.saturating_mul(space.f_frsize));
+        Some([bytes(space.f_blocks.saturating_sub(space.f_bfree)), bytes(space.f_blocks)])
+    }
 }
 
 /// Adds findings on the layers that stop TRIM, and on drives whose TRIM is faulty.
@@ -213,6 +243,32 @@ fn of_virtual(node: &Node, hypervisor: Hypervisor) -> Finding {
         other => ("", format!("check {}; its image must shrink after a trim", drive::on_host_of(other))),
     };
     found(format!("{what}{more}")).mended_by(mend)
+}
+
+/// A host that answers this.
+#[cfg(test)]
+#[derive(Default)]
+pub(super) struct Answers<'a> {
+    pub tables: &'a [(&'a str, &'a str)],
+    pub statuses: &'a [(&'a str, &'a str)],
+    /// Mount point, space in use, size.
+    pub usages: &'a [(&'a str, u64, u64)],
+}
+
+#[cfg(test)]
+impl Asks for Answers<'_> {
+    fn table(&self, mapping: &str) -> Option<String> {
+        Some(self.tables.iter().find(|(name, _)| *name == mapping)?.1.to_owned())
+    }
+
+    fn status(&self, mapping: &str) -> Option<String> {
+        Some(self.statuses.iter().find(|(name, _)| *name == mapping)?.1.to_owned())
+    }
+
+    fn usage(&self, point: &Path) -> Option<[Bytes; 2]> {
+        let (_, used, size) = self.usages.iter().find(|(known, ..)| Path::new(known) == point)?;
+        Some([Bytes(*used), Bytes(*size)])
+    }
 }
 
 #[cfg(test)]

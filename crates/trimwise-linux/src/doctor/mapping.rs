@@ -175,7 +175,7 @@ fn has_parity(level: &str) -> bool {
 }
 
 fn table(stack: &Stack<'_>, node: &Node) -> Option<String> {
-    (stack.tables)(&node.device.text("dm/name")?)
+    stack.host.table(&node.device.text("dm/name")?)
 }
 
 /// Returns the commands that make dm-crypt pass TRIM on while it is in use, and those that undo it; `None` for an
@@ -613,7 +613,7 @@ mod tests {
     use trimwise_testing::fake_host::{GIB, Host, SDA};
 
     use super::*;
-    use crate::doctor::ending;
+    use crate::doctor::ending::{self, Answers};
     use crate::doctor::graph::Graph;
     use crate::host_root::HostRoot;
 
@@ -628,8 +628,8 @@ mod tests {
         let root = HostRoot::new(host.0.path());
         let mounts = crate::mount::mounts(&root).unwrap();
         let graph = Graph::of(&root, &mounts, &devices_in_sysfs(&root, &mounts[0]).unwrap());
-        let tables = |asked: &str| (asked == name).then(|| table.to_owned());
-        let stack = Stack { root: &root, mount: &mounts[0], mounts: &mounts, graph: &graph, tables: &tables };
+        let host = Answers { tables: &[(name, table)], ..Answers::default() };
+        let stack = Stack { root: &root, mount: &mounts[0], mounts: &mounts, graph: &graph, host: &host };
         let mut findings = Vec::new();
         ending::of_graph(&stack, &mut findings);
         findings.into_iter().map(|one| (one.code.as_str(), one.commands)).collect()

@@ -13,6 +13,7 @@ mod ending;
 mod finding;
 mod graph;
 mod mapping;
+mod purpose;
 mod quirks;
 mod surroundings;
 pub(crate) mod trimmers;
@@ -34,13 +35,15 @@ use crate::mounted_verify::LOGICAL;
 use crate::path_error::PathError;
 use crate::systemd;
 use crate::text::{is_unprintable, quoted};
-use crate::today::{MountedBy, Today, WhyNot};
+use crate::today::{MountedBy, Sends, Today, WhyNot};
 pub use calls::NO_TRIM;
 pub(crate) use disk::disk_of;
 pub use disk::{Disk, Scsi, Transport};
 pub(crate) use ending::stops;
 pub use finding::Finding;
 pub use graph::{Graph, Kind, Node};
+pub(crate) use purpose::of_mount as purposes;
+pub use purpose::{Aim, Lender, Purpose, nothing_returns};
 pub use surroundings::LastRun;
 pub(crate) use surroundings::is_container;
 pub use trimmers::{Periodic, TRIMWISED};
@@ -98,6 +101,8 @@ pub struct Diagnosis {
     pub passes: Option<bool>,
     /// The devices, from the mounted one down.
     pub layers: Vec<LayerReport>,
+    /// What its discards are for, from the top layer down.
+    pub purposes: Vec<Purpose>,
     /// Problems and notes about this file system.
     pub findings: Vec<Finding>,
     /// The drives below.
@@ -313,9 +318,9 @@ impl Surroundings<'_> {
         let graph = Graph::of(self.root, self.mounts, &devices);
         let today = Today::of(self.root, trimmers, mount, same);
         let mut findings = Vec::new();
-        let tables = |name: &str| self.root.is_own().then(|| crate::layers::table(name).ok()).flatten();
-        let stack = Stack { root: self.root, mount, mounts: self.mounts, graph: &graph, tables: &tables };
+        let stack = Stack { root: self.root, mount, mounts: self.mounts, graph: &graph, host: self.root };
         ending::of_graph(&stack, &mut findings);
+        let purposes = purpose::purposes(&stack);
         let passes = graph.passes();
         let why_unknown = passes.is_none().then(|| graph.gap.clone());
         let refuses = self.refuses_fitrim(mount, &today, &graph);
@@ -332,6 +337,9 @@ impl Surroundings<'_> {
             Some(false) if mount.is_read_only() => findings.push(read_only()),
             Some(false) => {}
             _ => self.of_options(mount, &today, &mut findings),
+        }
+        if !mount.is_read_only() && !mount.has_failed() {
+            purpose::findings(&stack, &purposes, &today, systemd::is_running(self.root), &mut findings);
         }
         // In a container, the devices below belong to its host.
         if (mount.is_read_only() || self.is_forbidden) && !mount.has_failed() {
@@ -361,6 +369,7 @@ impl Surroundings<'_> {
             today,
             passes,
             layers: graph.tree().into_iter().map(|(depth, node)| told(depth, node)).collect(),
+            purposes,
             findings,
             drives: here::drives(self.root, self.mounts, mount),
             is_host_s: self.is_forbidden,
@@ -423,6 +432,21 @@ impl Surroundings<'_> {
                     "ext4 on Linux {kernel} discards far more than was freed when scattered files are removed: each discard runs on through the free space that follows (measured on 6.1, 6.12 and 6.18: 256 MiB freed, 128,866 MiB discarded). {advise}, whose model does the same, says whether that costs anything on this drive"
                 ),
             ));
+        }
+        if mount.fs_type == "btrfs" && today.sends("btrfs") == Some(Sends::InCommit) {
+            let remount = |option: &str| {
+                format!("mount -o remount,{option} {}", quoted(&mount.mount_point.display().to_string()))
+            };
+            findings.push(
+                Finding::new(
+                    Code::BtrfsSyncDiscard,
+                    today.discard.clone(),
+                    "plain `discard` is btrfs's synchronous kind: each commit waits for all discards of what was freed. With \
+                     discards of 10 ms, removing 400 files took 12.8 s; 4.5 s with discard=async, 4.8 s without (measured)",
+                )
+                .mended_by("use discard=async (btrfs's own default since Linux 6.2), or nodiscard with fstrim.timer; change its line in /etc/fstab, too")
+                .with_commands([remount("discard=async")], [remount("discard=sync")]),
+            );
         }
         if let MountedBy::Fstab { options, .. } = &today.mounted_by
             && discard_in(options).is_some()

@@ -121,6 +121,13 @@ pub(super) fn of_swap(root: &HostRoot, mounts: &[Mount]) -> Vec<Finding> {
         };
         let graph = Graph::of(root, mounts, device.as_slice());
         if is_in_memory(&name) {
+            // `swap_slot_free_notify`, in Linux's mm/swapfile.c and drivers/block/zram/zram_drv.c.
+            findings.push(Finding::new(
+                Code::SwapInMemory,
+                format!("swap on {name}"),
+                "it lies in memory. Linux tells zram of each page that swap no longer needs, with discard or without, so its \
+                 memory comes back; zram counts in debug_stat (`miss_free`) what it missed because it was busy",
+            ));
             continue;
         }
         let is_file = kind == Some("file");

@@ -13,6 +13,7 @@ use trimwise::profile::Profile;
 use trimwise::units::{Bytes, Utilization};
 use trimwise::words;
 use trimwise_linux::daemon::DEFAULT_RUN;
+use trimwise_linux::doctor::{Aim, nothing_returns};
 use trimwise_linux::file_system::FileSystem;
 use trimwise_linux::here::{Drive, Here as Found};
 use trimwise_linux::host_root::HostRoot;
@@ -71,6 +72,9 @@ pub struct Here {
     /// Whether TRIM passes down to the drive, as far as sysfs shows.
     #[serde(default)]
     passes: Option<bool>,
+    /// What nothing gives back today, and of what, in words: `space in thin pool vg-pool`.
+    #[serde(default)]
+    loan: Option<(Aim, String)>,
     /// In words: what was found, and what stands in for it.
     #[serde(default)]
     lines: [String; 2],
@@ -120,6 +124,11 @@ impl Here {
 
     pub fn passes(&self) -> Option<bool> {
         self.passes
+    }
+
+    /// Space or memory that nothing gives back today; `None` if nothing is lent, or something trims.
+    pub fn loan(&self) -> Option<(Aim, &str)> {
+        self.loan.as_ref().map(|(aim, words)| (*aim, &**words))
     }
 
     /// The evidence for the figures.
@@ -351,6 +360,7 @@ impl StandIn {
                 today => today,
             },
             today_text: found.today.sentence(),
+            loan: nothing_returns(&found.purposes, &found.today).map(|one| (one.aim, one.words())),
             passes: found.passes,
             found: Some(found.clone()),
             lines: [self.found_line(), self.stand_in_line(&own_name, profile, is_on_kernel)],
@@ -473,6 +483,7 @@ mod tests {
                 also_at: Vec::new(),
             },
             passes: Some(true),
+            purposes: Vec::new(),
             has_systemd: true,
             root: HostRoot::default(),
             kernel: "6.12.43-amd64".to_owned(),

@@ -13,7 +13,8 @@ use trimwise::failure::{Failure, Mistake, argument};
 use trimwise::policy::PolicyId;
 use trimwise::units::{Bytes, SimDuration, Utilization};
 use trimwise::workload::stage::Done;
-use trimwise_linux::doctor::{Diagnosis, Transport};
+use trimwise_linux::code::Code;
+use trimwise_linux::doctor::{Aim, Diagnosis, Purpose, Transport};
 use trimwise_linux::here::{Drive, Here as Found};
 use trimwise_linux::host_root::HostRoot;
 use trimwise_linux::mount::Mount;
@@ -126,6 +127,7 @@ fn of_class(profile: &str, mount: Mount, today: Today) -> Option<Result<OfClass,
         utilization: Utilization::default(),
         today,
         passes: Some(true),
+        purposes: Vec::new(),
         has_systemd: false,
         kernel: LINUX.to_owned(),
         memory: Some(MEMORY),
@@ -147,6 +149,15 @@ fn of_class(profile: &str, mount: Mount, today: Today) -> Option<Result<OfClass,
 /// or the host's current policy is unknown.
 pub(super) fn conclusion(one: &Diagnosis) -> Option<Conclusion> {
     let drive = one.drives.first().filter(|drive| drive.why_no_ssd().is_none())?;
+    // The runs weigh the flash, and nothing else.
+    let reaches_flash = |purpose: &Purpose| purpose.aim == Aim::Flash && purpose.is_reached == Some(true);
+    if !one.purposes.is_empty() && !one.purposes.iter().any(reaches_flash) {
+        return None;
+    }
+    // btrfs's synchronous discard costs what no run of another file system shows.
+    if one.findings.iter().any(|finding| finding.code == Code::BtrfsSyncDiscard) {
+        return None;
+    }
     if one.is_host_s || one.passes != Some(true) || one.findings.iter().any(|finding| finding.wrong) {
         return None;
     }

@@ -19,7 +19,7 @@ use trimwise::compare::result::Target;
 use trimwise::compare::summary::{DeviceSummary, PolicySummary, Summary};
 use trimwise::policy::PolicyId;
 use trimwise::trace::Knows;
-use trimwise_linux::doctor::{self, Diagnosis};
+use trimwise_linux::doctor::{self, Aim, Diagnosis};
 use trimwise_linux::host_root::HostRoot;
 use trimwise_linux::today::own_discard;
 
@@ -31,6 +31,9 @@ use steps::Steps;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Conclusion {
     pub decision: Decision,
+    /// What decides; `None` where that is not known, or nothing was decided.
+    #[serde(default)]
+    pub purpose: Option<Aim>,
     /// The mount point; `None` without a host.
     pub mount: Option<String>,
     /// The host's current policy; `None` if unknown, or without a host.
@@ -56,6 +59,7 @@ impl Conclusion {
         };
         Self {
             decision: Decision::CannotTell,
+            purpose: None,
             mount: here.map(|here| here.mount().to_owned()),
             policy: today.clone(),
             today,
@@ -82,13 +86,16 @@ impl Conclusion {
 pub fn of_diagnosis(one: &Diagnosis) -> Conclusion {
     let today = one.today.policy(&one.fs_type);
     let class = class::conclusion(one);
-    let head = words::of_diagnosis(one, class.as_ref());
+    let lost = doctor::nothing_returns(&one.purposes, &one.today);
+    let head = words::of_diagnosis(one, class.as_ref(), lost);
     Conclusion {
         decision: match class.as_ref().map(|class| class.decision) {
+            _ if lost.is_some() => Decision::Untrimmed,
             Some(Decision::Change) | None => Decision::CannotTell,
             Some(decision) => decision,
         },
         mount: Some(one.mount_point.display().to_string()),
+        purpose: words::deciding(one, lost),
         policy: today.clone(),
         today,
         worth: class.and_then(|class| class.worth),
@@ -138,6 +145,7 @@ fn frame(comparison: &Comparison, summary: &Summary) -> Frame {
         days: comparison.settings.days,
         work: here.map_or(1.0, Here::work),
         by_life: here.is_none() || comparison.settings.days.is_some(),
+        is_lent: here.is_some_and(|here| here.loan().is_some()),
     }
 }
 
@@ -241,6 +249,7 @@ fn unsure(comparison: &Comparison, today: Option<PolicyId>, why: &Unsure) -> Con
     let here = comparison.here.as_ref();
     Conclusion {
         decision: Decision::CannotTell,
+        purpose: None,
         mount: here.map(|here| here.mount().to_owned()),
         policy: today.clone(),
         today,
@@ -274,8 +283,10 @@ fn on_device(
             words::add_beyond(&mut head, (policy.policy, policy.means), frame.measure, worth);
         }
     }
+    let is_lent = decision == Decision::Untrimmed && frame.is_lent;
     Conclusion {
         decision,
+        purpose: here.filter(|_| is_lent).and_then(Here::loan).map(|(aim, _)| aim),
         mount: here.map(|here| here.mount().to_owned()),
         today,
         policy,

@@ -5,9 +5,9 @@ use trimwise::compare::means::Means;
 use trimwise::compare::result::{Cell, Measure, Target};
 use trimwise::numbers::two_digits;
 use trimwise::policy::{BatchConfig, PolicyId, PolicySpec, Trimmer};
-use trimwise::units::Utilization;
+use trimwise::units::{Bytes, Utilization};
 use trimwise_linux::code::Code;
-use trimwise_linux::doctor::Diagnosis;
+use trimwise_linux::doctor::{Aim, Diagnosis, Finding, Lender, Purpose};
 use trimwise_linux::today::own_discard;
 
 use super::steps::Steps;
@@ -31,24 +31,33 @@ pub(super) fn head(comparison: &Comparison, judged: &Judgement, steps: &Steps) -
     let base = today.as_ref().map_or_else(|| "what it does today".to_owned(), name);
     let chosen = policy.as_ref().map_or_else(String::new, name);
     let is_untrimmed = *today == Some(PolicyId::OFF);
+    let by =
+        here.map_or("", |here| by_model(here.file_system(), comparison.settings.target == Target::Model));
+    let loan = here.and_then(Here::loan);
     let first = match (decision, here) {
         (Decision::Keep, Some(here)) => {
-            format!("Keep {} as it is ({}).", here.mount(), here.today_sentence())
+            format!("Keep {} as it is{by} ({}).", here.mount(), here.today_sentence())
         }
         (Decision::DoesNotMatter, Some(here)) if is_untrimmed => {
-            format!(
-                "Nothing trims {} today. These runs show no cost of that, nor of trimming it.",
-                here.mount()
-            )
+            let runs = match by {
+                "" => "These runs show no cost of that, nor of trimming it",
+                _ => "ext4's model shows no cost of that, nor of trimming",
+            };
+            format!("Nothing trims {} today. {runs}.", here.mount())
         }
         (Decision::DoesNotMatter, Some(here)) => format!(
-            "It does not matter how {} is trimmed. Keep it as it is ({}).",
+            "It does not matter how {} is trimmed{by}. Keep it as it is ({}).",
             here.mount(),
             here.today_sentence()
         ),
-        (Decision::Change, Some(here)) => format!("Change {}: {chosen} instead of {base}.", here.mount()),
+        (Decision::Change, Some(here)) => {
+            format!("Change {}: {chosen} instead of {base}{by}.", here.mount())
+        }
+        (Decision::Untrimmed, Some(here)) if let Some((aim, _)) = loan => {
+            format!("Trim {}: nothing gives its {} back today. {chosen} does.", here.mount(), lent(aim))
+        }
         (Decision::Untrimmed, Some(here)) => {
-            format!("Nothing trims {} today. Trim it: {chosen} is enough.", here.mount())
+            format!("Nothing trims {} today. Trim it: {chosen} is enough{by}.", here.mount())
         }
         (Decision::CannotTell, Some(here)) => cannot_tell(here),
         (Decision::Keep, None) => format!("Keep {base}: nothing available on a host is better."),
@@ -64,6 +73,13 @@ pub(super) fn head(comparison: &Comparison, judged: &Judgement, steps: &Steps) -
         (Decision::CannotTell, None) => "Cannot tell yet.".to_owned(),
     };
     let second = match found {
+        Found::Shown(_, worth) if let (Decision::Untrimmed, Some((_, words))) = (decision, loan) => {
+            let cost = match worth.time_is_shown && worth.time_saved_percent < 0.0 {
+                true => sentence(&format!("it would {}", loss(measure, worth))),
+                false => format!("It costs no {} that is shown.", measured(measure)),
+            };
+            format!("That decides here, whatever the drive gains: {words}. {cost}")
+        }
         Found::Shown(_, worth) if *decision == Decision::Untrimmed => {
             let less = worth.life_times.map_or(0.0, |times| (1.0 - 1.0 / times) * 100.0);
             let anyway = match worth.life_years {
@@ -220,15 +236,25 @@ pub(super) fn if_it_passed(passed: &Conclusion) -> Vec<String> {
 }
 
 /// Sums up the doctor's findings, and what the model says about the drive's class.
-pub(super) fn of_diagnosis(one: &Diagnosis, class: Option<&Conclusion>) -> Vec<String> {
+pub(super) fn of_diagnosis(
+    one: &Diagnosis,
+    class: Option<&Conclusion>,
+    lost: Option<&Purpose>,
+) -> Vec<String> {
     let point = one.mount_point.display();
     let quoted = quoted(&point.to_string());
     let today = one.today.sentence();
-    if let Some(wrong) = one.findings.iter().find(|finding| finding.wrong) {
+    let mut wrongs = one.findings.iter().filter(|finding| finding.wrong);
+    let is_all = |finding: &Finding| finding.code == Code::NothingComesBack;
+    if let (Some(lost), true) = (lost, wrongs.clone().all(is_all)) {
+        return of_loan(one, lost);
+    }
+    if let Some(wrong) = wrongs.next() {
         let first = match one.passes {
             _ if wrong.code == Code::Failed => {
                 format!("{point} failed (`{}`): do not trim it before it has been checked.", wrong.place)
             }
+            _ if wrong.code == Code::PoolNearlyFull => format!("The pool below {point} runs full ({today})."),
             Some(false) => format!("TRIM of {point} does not reach its drive. It stops at {}.", wrong.place),
             Some(true) if one.layers.iter().any(|layer| layer.name == wrong.place) => {
                 format!("TRIM of {point} does not reach all of its drives; see {}.", wrong.place)
@@ -252,6 +278,30 @@ pub(super) fn of_diagnosis(one: &Diagnosis, class: Option<&Conclusion>) -> Vec<S
     {
         return vec![format!("TRIM of {point} stops at {}: {}.", stop.place, stop.what)];
     }
+    let reached = |one: &&Purpose| one.is_reached == Some(true);
+    let sync = one.findings.iter().find(|finding| finding.code == Code::BtrfsSyncDiscard);
+    if let Some(sync) = sync {
+        return vec![
+            format!(
+                "Each commit of {point} waits for its discards ({today}). `discard=async` does not wait."
+            ),
+            sentence(&sync.what),
+        ];
+    }
+    if class.is_none()
+        && let Some(loan) = one.purposes.iter().filter(reached).find(|one| one.lender.is_some())
+    {
+        let coarse = one.findings.iter().any(|finding| finding.code == Code::GranularityTooCoarse);
+        let except = if coarse { ", except small pieces; see above" } else { "" };
+        let unseen = match loan.lender {
+            Some(Lender::Outside) => " Whether it comes back there cannot be seen from here.",
+            _ => "",
+        };
+        return vec![
+            format!("{point} offers back what it frees ({today}){except}."),
+            format!("That is what TRIM is for here: {}.{unseen}", loan.words()),
+        ];
+    }
     let Some((class, [_, found, ..])) = class.map(|class| (class, &class.head[..])) else {
         let passes = match one.passes {
             Some(true) => "TRIM passes",
@@ -264,13 +314,14 @@ pub(super) fn of_diagnosis(one: &Diagnosis, class: Option<&Conclusion>) -> Vec<S
             format!("Not compared with the alternatives yet: `trimwise advise --here {quoted}`."),
         ];
     };
+    let by = by_model(&one.fs_type, true);
     let first = match (class.decision, &class.policy) {
         (Decision::DoesNotMatter, Some(today)) if *today == PolicyId::OFF => {
-            format!("Nothing trims {point} today; trimming it should cost nothing.")
+            format!("Nothing trims {point} today; trimming it should cost nothing{by}.")
         }
-        (Decision::DoesNotMatter, _) => format!("It should not matter how {point} is trimmed ({today})."),
+        (Decision::DoesNotMatter, _) => format!("It should not matter how {point} is trimmed{by} ({today})."),
         (Decision::Change, Some(policy)) => {
-            format!("No fault was found, but {} may be better for {point} ({today}).", way(policy))
+            format!("No fault was found, but {} may be better for {point}{by} ({today}).", way(policy))
         }
         (Decision::Untrimmed, Some(policy)) => {
             let command = match policy.spec().and_then(PolicySpec::batch).map(BatchConfig::hours) {
@@ -278,9 +329,9 @@ pub(super) fn of_diagnosis(one: &Diagnosis, class: Option<&Conclusion>) -> Vec<S
                 Some(168) => " (with systemd: `systemctl enable --now fstrim.timer`)",
                 _ => "",
             };
-            format!("Nothing trims {point} today. Trim it: {} is enough{command}.", way(policy))
+            format!("Nothing trims {point} today. Trim it: {} is enough{by}{command}.", way(policy))
         }
-        (Decision::Keep, _) => format!("{point} is trimmed well, as far as is known ({today})."),
+        (Decision::Keep, _) => format!("{point} is trimmed well, as far as is known{by} ({today})."),
         _ => format!("No fault was found. Whether another way is better for {point} is open ({today})."),
     };
     let file_system = match &*one.fs_type {
@@ -295,12 +346,52 @@ pub(super) fn of_diagnosis(one: &Diagnosis, class: Option<&Conclusion>) -> Vec<S
         Decision::Untrimmed => String::new(),
         _ => format!(" To be surer: `trimwise compare --here {quoted}`."),
     };
-    vec![
+    let mut lines = vec![
         first,
         format!(
             "On a model of such drives, not this one ({file_system}, {full} % full, office days), {found}{surer}"
         ),
+    ];
+    if let Some(loan) = one.purposes.iter().filter(reached).find(|one| one.lender.is_some()) {
+        lines.push(format!("That weighs the drive alone. Trimming also gives back {}.", loan.words()));
+    }
+    lines
+}
+
+/// Says that what was lent does not come back.
+fn of_loan(one: &Diagnosis, lost: &Purpose) -> Vec<String> {
+    let point = one.mount_point.display();
+    let could = match lost.could_free_bytes {
+        Some(bytes) => format!("; {} could be", Bytes(bytes)),
+        None => String::new(),
+    };
+    let mend = one.findings.iter().find(|finding| finding.code == Code::NothingComesBack);
+    let mend = mend.and_then(|finding| finding.mend.as_ref()).map_or_else(String::new, |mend| sentence(mend));
+    let unseen = match lost.lender {
+        Some(Lender::Outside) => " How much it still holds cannot be seen from here.",
+        _ => "",
+    };
+    vec![
+        format!("Trim {point}: nothing gives its {} back today{could}.", lent(lost.aim)),
+        format!("That decides here, whatever the drive gains: {}.{unseen}", lost.words()),
+        mend,
     ]
+}
+
+/// The purpose that decides on a file system: what is lent, if nothing gives it back or there is nothing else.
+pub(super) fn deciding(one: &Diagnosis, lost: Option<&Purpose>) -> Option<Aim> {
+    let reached = |purpose: &&Purpose| purpose.is_reached == Some(true);
+    let flash = one.purposes.iter().filter(reached).find(|one| one.aim == Aim::Flash);
+    Some(lost.or(flash).or(one.purposes.iter().find(reached))?.aim)
+}
+
+fn lent(aim: Aim) -> &'static str {
+    if aim == Aim::Memory { "memory" } else { "space" }
+}
+
+/// Says that a verdict on another file system is that of ext4's model.
+fn by_model(file_system: &str, is_model: bool) -> &'static str {
+    if is_model && file_system != MODELLED { ", by ext4's model" } else { "" }
 }
 
 /// Names a policy as an owner of such a file system knows it.

@@ -133,12 +133,14 @@ pub struct Frame {
     pub work: f64,
     /// Whether a longer life alone decides: at a known rate of work, or where no command follows.
     pub by_life: bool,
+    /// Whether discards give space or memory back to a lender, such as a thin pool: then something must trim.
+    pub is_lent: bool,
 }
 
 impl Frame {
     /// The scale of a study, which changes no host.
     pub fn of_study(measure: Measure, days: Option<u32>) -> Self {
-        Self { measure, days, work: 1.0, by_life: true }
+        Self { measure, days, work: 1.0, by_life: true, is_lent: false }
     }
 
     /// Seconds a day that a share of the time amounts to, if the work was spread over days.
@@ -299,7 +301,8 @@ pub fn judge(
         return Judgement { policy: Some(policy), ..judgement(Decision::Change, found) };
     }
     let untrimmed = *base.policy == PolicyId::OFF;
-    if let Some((policy, worth)) = harmless(&others).filter(|_| untrimmed).map(of) {
+    let way = if frame.is_lent { least_costly(&others) } else { harmless(&others) };
+    if let Some((policy, worth)) = way.filter(|_| untrimmed).map(of) {
         let found = Found::Shown(policy.clone(), worth);
         return Judgement { policy: Some(policy), ..judgement(Decision::Untrimmed, found) };
     }
@@ -347,14 +350,24 @@ fn harmless<'c, 's, 'a>(others: &'c [Compared<'s, 'a>]) -> Option<&'c Compared<'
         let is_gentler = one.worth.life_is_shown && times(one) > 1.0 && exceeds(times(one), LIFE_PERCENT);
         is_gentler && !matches!(one.time, Material::Worse | Material::PerhapsWorse)
     };
-    let is_weekly = |one: &Compared| {
-        let batch = one.policy.policy.spec().and_then(PolicySpec::batch);
-        batch.is_some_and(|batch| batch.hours() == WEEK_HOURS)
-    };
     others.iter().filter(is_harmless).max_by(|a, b| {
         let rank = |one: &Compared| (is_weekly(one), one.policy.means == Means::Stock);
         rank(a).cmp(&rank(b)).then(times(a).total_cmp(&times(b)))
     })
+}
+
+/// The policy that trims for the least time, whatever it costs: the weekly fstrim, unless it is shown to take longer.
+fn least_costly<'c, 's, 'a>(others: &'c [Compared<'s, 'a>]) -> Option<&'c Compared<'s, 'a>> {
+    let trims = others.iter().filter(|one| *one.policy.policy != PolicyId::OFF);
+    trims.max_by(|a, b| {
+        let rank = |one: &Compared| (one.time != Material::Worse, is_weekly(one));
+        rank(a).cmp(&rank(b)).then(a.worth.time_saved_percent.total_cmp(&b.worth.time_saved_percent))
+    })
+}
+
+fn is_weekly(one: &Compared) -> bool {
+    let batch = one.policy.policy.spec().and_then(PolicySpec::batch);
+    batch.is_some_and(|batch| batch.hours() == WEEK_HOURS)
 }
 
 fn widest(others: &[Compared]) -> Worth {
@@ -412,7 +425,7 @@ mod tests {
 
     #[test]
     fn a_share_of_the_time_is_felt_if_it_is_two_percent_and_five_seconds_a_day() {
-        let frame = |measure, days, work| Frame { measure, days, work, by_life: true };
+        let frame = |measure, days, work| Frame { measure, days, work, by_life: true, is_lent: false };
         for (measure, days, work, seconds) in [
             (Measure::Waiting, Some(2), 1.0, Some(2.5)),
             (Measure::Waiting, Some(2), 3.0, Some(7.5)),

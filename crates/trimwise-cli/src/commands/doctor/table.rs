@@ -1,7 +1,7 @@
 //! The text of `doctor`: each file system with the layers down to its disks, and the findings.
 
 use trimwise::units::Bytes;
-use trimwise_linux::doctor::{Diagnosis, Finding};
+use trimwise_linux::doctor::{Aim, Diagnosis, Finding, Purpose};
 use trimwise_study::command_text::CommandText;
 use trimwise_study::doctor::DoctorReport;
 
@@ -74,6 +74,13 @@ fn file_system(one: &Diagnosis) -> String {
         let indent = "  ".repeat(layer.depth + 1);
         let layer = plain(&format!("{} ({})", layer.name, layer.what.trim()));
         text += &format!("{indent}{layer}: {takes}{counted}\n");
+    }
+    let is_reached = |purpose: &&Purpose| purpose.is_reached == Some(true);
+    let purposes: Vec<_> = one.purposes.iter().filter(is_reached).collect();
+    // That a drive of its own gains needs no word.
+    if purposes.iter().any(|purpose| purpose.aim != Aim::Flash) {
+        let words: Vec<String> = purposes.iter().map(|purpose| purpose.words()).collect();
+        text += &folded(&plain(&format!("  A discard is for: {}.", words.join("; "))), 4);
     }
     text + &findings(&one.findings, "remedy")
 }

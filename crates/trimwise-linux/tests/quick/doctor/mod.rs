@@ -1,6 +1,7 @@
 //! The doctor on fake hosts: sysfs, procfs and fstab in a folder.
 
 mod disks;
+mod purposes;
 mod stacks;
 mod trimmers;
 
@@ -9,8 +10,9 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use trimwise_linux::doctor::{DoctorError, Finding, Report, examine};
+use trimwise_linux::doctor::{Aim, DoctorError, Finding, Lender, Report, examine};
 use trimwise_linux::host_root::HostRoot;
+use trimwise_linux::today::Sends;
 
 use trimwise_testing::fake_host::{GIB, Host, SDA};
 

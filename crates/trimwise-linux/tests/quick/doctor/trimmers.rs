@@ -788,7 +788,7 @@ fn the_remedy_for_a_mount_that_fstab_omits_runs_the_host_s_fstrim() {
 }
 
 #[test]
-fn swap_in_memory_is_left_out_and_a_line_may_name_its_device_in_any_way() {
+fn swap_in_memory_needs_no_discard_and_a_line_may_name_its_device_in_any_way() {
     let host = |swaps: &str, fstab: &str, rest: &str| {
         format!(
             "{EXT4_ON_SDA}disk {SDA} 8:0 {GIB}\ndisk {SDB} 8:16 {GIB}\nfile proc/swaps Filename Type\\n{swaps}\n\
@@ -798,11 +798,16 @@ fn swap_in_memory_is_left_out_and_a_line_may_name_its_device_in_any_way() {
     let sdb = "/dev/sdb partition 8 0 -2";
     let zram = "/dev/zram0 partition 8 0 100";
     judge(&[
-        (&host(zram, "", ""), "", Some(true), &["!swap on"]),
+        (
+            &host(zram, "", ""),
+            "swap.zram.freed-by-linux",
+            Some(true),
+            &["note swap on /dev/zram0: it lies in memory", "!swapon"],
+        ),
         // The only line for the only area on a disk.
         (
             &host(&format!("{zram}\\n{sdb}"), "LABEL=swap none swap discard", ""),
-            "swap.discard.on",
+            "swap.zram.freed-by-linux swap.discard.on",
             Some(true),
             &["line 2"],
         ),
