@@ -16,6 +16,7 @@ use trimwise::units::{SimDuration, Utilization};
 use trimwise::workload::stage::Done;
 use trimwise_linux::daemon::config::Config;
 use trimwise_linux::daemon::control::Response;
+use trimwise_linux::doctor::{Lender, Purpose};
 use trimwise_linux::here::Here as Found;
 use trimwise_linux::today::MountedBy;
 use trimwise_testing::fake_host::{GIB, Host, SDA};
@@ -565,6 +566,53 @@ fn a_difference_that_nobody_would_notice_does_not_matter() {
         (keep.decision, keep.head[0].as_str()),
         (Decision::Keep, "Keep / as it is (fstrim.timer once a week trims it).")
     );
+}
+
+/// Where space is lent and nothing gives it back, that decides, also if trimming costs time.
+#[test]
+fn what_is_lent_decides_where_nothing_gives_it_back() {
+    let bare = host("ext4", "", NVME);
+    let mut found = found(&bare);
+    found.purposes = vec![Purpose {
+        aim: Aim::Space,
+        layer: "dm-2".to_owned(),
+        whose: "in thin pool vg-pool".to_owned(),
+        lender: Some(Lender::Pool),
+        is_reached: Some(true),
+        held_bytes: None,
+        could_free_bytes: None,
+        fill: None,
+        full_in_days_min: None,
+    }];
+    let on = |found: &Found, weekly_s: f64| {
+        let here = Here::of_found(found.clone()).unwrap();
+        let times = [six("off", 100.0), six("commit", 120.0), six("batch:1w", weekly_s)];
+        comparison(Some(&here), &times, Some(7), false).conclusion.unwrap()
+    };
+    for (weekly_s, policy, cost) in [
+        (100.0, "batch:1w", "It costs no waiting that is shown."),
+        (110.0, "batch:1w", "It would cost 1.4 s of waiting a day (10 % more waiting)."),
+    ] {
+        let conclusion = on(&found, weekly_s);
+        assert_eq!(
+            (conclusion.decision, conclusion.policy, conclusion.purpose),
+            (Decision::Untrimmed, Some(policy.into()), Some(Aim::Space)),
+            "{weekly_s} s"
+        );
+        assert_eq!(
+            conclusion.head[..2],
+            [
+                "Trim /: nothing gives its space back today. fstrim once a week does.".to_owned(),
+                format!("That decides here, whatever the drive gains: space in thin pool vg-pool. {cost}"),
+            ]
+        );
+    }
+    // No discard reaches it, or something trims: the drive alone decides.
+    found.purposes[0].is_reached = Some(false);
+    assert_eq!(on(&found, 100.0).purpose, None);
+    found.purposes[0].is_reached = Some(true);
+    found.today.discard = "discard".to_owned();
+    assert_ne!(on(&found, 100.0).decision, Decision::Untrimmed);
 }
 
 /// A host that nothing trims is not told that it does not matter how it is trimmed.

@@ -362,7 +362,7 @@ pub(super) fn of_diagnosis(
 fn of_loan(one: &Diagnosis, lost: &Purpose) -> Vec<String> {
     let point = one.mount_point.display();
     let could = match lost.could_free_bytes {
-        Some(bytes) => format!("; {} could be", Bytes(bytes)),
+        Some(bytes) => format!("; up to {} could be", Bytes(bytes)),
         None => String::new(),
     };
     let mend = one.findings.iter().find(|finding| finding.code == Code::NothingComesBack);
