@@ -98,6 +98,9 @@ impl Guest {
                 let image = File::create(guest.image(&stack.name, number)).unwrap();
                 image.set_len(disk_bytes(kind)).unwrap();
                 image.write_all_at(format!("stock:{} {number}\n", stack.name).as_bytes(), 0).unwrap();
+                if kind.ends_with("+qcow2") {
+                    make_qcow2(&guest.image(&stack.name, number));
+                }
             }
         }
         guest
@@ -177,6 +180,15 @@ impl Guest {
     }
 }
 
+/// Replaces a raw image by a qcow2 one, which takes up what its clusters do.
+fn make_qcow2(image: &Path) {
+    let raw = image.with_extension("converted");
+    fs::rename(image, &raw).unwrap();
+    let converted = Command::new("qemu-img").args(["convert", "-O", "qcow2"]).args([&raw, image]).status();
+    assert!(converted.unwrap().success(), "qemu-img convert {}", raw.display());
+    fs::remove_file(raw).unwrap();
+}
+
 fn is_path(kind: &str) -> bool {
     kind.starts_with("path")
 }
@@ -222,16 +234,17 @@ impl Words {
     }
 
     /// Adds a disk. A kind may be followed by properties of its device, and then by one of this host's:
-    /// `scsi,rotation_rate=0`, `virtio+ignored` (this host ignores its discards), `nvme+large`.
+    /// `scsi,rotation_rate=0`, `virtio+ignored` (this host ignores its discards), `nvme+large`, `virtio+qcow2`.
     fn disk(&mut self, id: &str, kind: &str, image: &Path) {
         let (kind, of_host) = kind.split_once('+').unwrap_or((kind, ""));
         let discard = if of_host == "ignored" { "ignore" } else { "unmap" };
+        let format = if of_host == "qcow2" { "qcow2" } else { "raw" };
         let (bus, properties) =
             kind.split_once(',').map_or((kind, String::new()), |(bus, rest)| (bus, format!(",{rest}")));
         self.add(
             "-drive",
             format!(
-                "file={},format=raw,if=none,id={id},discard={discard},file.locking=off,cache=unsafe",
+                "file={},format={format},if=none,id={id},discard={discard},file.locking=off,cache=unsafe",
                 image.display()
             ),
         );
@@ -358,9 +371,13 @@ impl Machine {
                 }
                 (["remedy", name], Some(stack)) if *name == stack.name => {
                     let folder = guest.share().join(name);
-                    let commands = Doctor::read(&folder.join("doctor.json")).commands();
-                    if !commands.is_empty() {
-                        fs::write(folder.join("remedy"), commands.join("\n")).unwrap();
+                    let doctor = Doctor::read(&folder.join("doctor.json"));
+                    for (file, commands) in
+                        [("remedy", doctor.commands()), ("loan", doctor.commands_of_loans())]
+                    {
+                        if !commands.is_empty() {
+                            fs::write(folder.join(file), commands.join("\n")).unwrap();
+                        }
                     }
                 }
                 (["end", name, status], Some(done)) if *name == done.name => {

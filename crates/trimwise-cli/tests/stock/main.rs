@@ -25,7 +25,7 @@ fn repository() -> &'static Path {
 
 /// The folder with the guest's root file system and kernels, made at the first call; `None` skips the test.
 fn guest() -> Option<PathBuf> {
-    for needed in ["qemu-system-x86_64", "mmdebstrap", "busybox", "cpio", "mkfs.ext4", "strip"] {
+    for needed in ["qemu-system-x86_64", "qemu-img", "mmdebstrap", "busybox", "cpio", "mkfs.ext4", "strip"] {
         program(needed)?;
     }
     let made = Command::new(repository().join("scripts/build-stock-guest")).output().unwrap();

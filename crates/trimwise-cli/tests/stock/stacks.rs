@@ -44,6 +44,8 @@ pub struct Stack {
     #[serde(default)]
     pub remedy: Expected<bool>,
     #[serde(default)]
+    pub lent: bool,
+    #[serde(default)]
     pub unseen: bool,
     #[serde(default)]
     pub verify: Option<String>,
@@ -135,6 +137,8 @@ pub struct Doctor {
     pub wrong: Vec<Finding>,
     /// What it advises without calling it wrong, with commands that carry it out.
     pub advice: Vec<Finding>,
+    /// Space or memory that is lent and that nothing gives back, wrong or not.
+    pub lent: Vec<Finding>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -155,8 +159,10 @@ impl Doctor {
             finding["commands"].as_array().into_iter().flatten().map(text).collect()
         };
         let findings = one["findings"].as_array().into_iter().chain(json["findings"].as_array()).flatten();
+        let (lent, findings): (Vec<&Value>, Vec<&Value>) =
+            findings.partition(|finding| finding["code"] == "space.trim.nothing-comes-back");
         let (wrong, notes): (Vec<&Value>, Vec<&Value>) =
-            findings.partition(|finding| finding["wrong"] == true);
+            findings.into_iter().partition(|finding| finding["wrong"] == true);
         let read = |finding: &Value| Finding {
             place: text(&finding["place"]),
             what: text(&finding["what"]),
@@ -164,12 +170,18 @@ impl Doctor {
             commands: of(finding),
         };
         let advice = notes.into_iter().map(read).filter(|note| !note.commands.is_empty()).collect();
-        Self { passes: one["passes"].as_bool(), wrong: wrong.into_iter().map(read).collect(), advice }
+        let all = |found: Vec<&Value>| found.into_iter().map(read).collect();
+        Self { passes: one["passes"].as_bool(), wrong: all(wrong), advice, lent: all(lent) }
     }
 
     /// What it finds at fault; if nothing is, what it advises.
     fn blames(&self) -> &[Finding] {
         if self.wrong.is_empty() { &self.advice } else { &self.wrong }
+    }
+
+    /// The commands that give back what is lent.
+    pub fn commands_of_loans(&self) -> Vec<String> {
+        self.lent.iter().flat_map(|finding| finding.commands.clone()).collect()
     }
 
     /// The commands of all its remedies.
@@ -226,6 +238,8 @@ pub struct Measured {
     pub blamed: Vec<String>,
     /// What the doctor's commands did, if it named any.
     pub remedy: Option<Remedy>,
+    /// What the commands gave back that are to return what is lent, if it named any.
+    pub given_back: Option<Reach>,
 }
 
 #[derive(Clone, Debug)]
@@ -278,6 +292,7 @@ impl Measured {
                 fstrim: sizes.reach("remedy-trimmed"),
                 after: Doctor::read(&folder.join("after.json")),
             }),
+            given_back: sizes.reach("given-back"),
         }
     }
 
@@ -312,7 +327,28 @@ impl Measured {
                 .map(|words| format!("nobody says '{words}'")),
         );
         found.extend(self.remedy_differences(stack, expected));
+        found.extend(self.loan_differences(stack, expected));
         found
+    }
+
+    /// What is lent must come back by the doctor's own command, and nothing may be called lent that never comes back.
+    fn loan_differences(&self, stack: &Stack, expected: Reach) -> Option<String> {
+        let is_lent = !self.doctor.lent.is_empty();
+        let commands = self.doctor.commands_of_loans();
+        // A pool gets its space back whatever it passes on, and its disks do not show it.
+        let keeps = stack.stops.as_deref().is_some_and(|stop| ["thin pool", "VDO"].contains(&stop));
+        match (expected, self.given_back) {
+            _ if stack.lent && !is_lent => {
+                Some("doctor does not say that nothing gives back what is lent".to_owned())
+            }
+            (Reach::All, back) if is_lent && back != Some(Reach::All) => {
+                Some(format!("{commands:?} gave back what {} disks held", word(back)))
+            }
+            (Reach::None, _) if is_lent && !stack.unseen && !keeps => {
+                Some(format!("doctor promises what never comes back, by {commands:?}"))
+            }
+            _ => None,
+        }
     }
 
     /// Nobody may claim what did not arrive, nor deny what did.

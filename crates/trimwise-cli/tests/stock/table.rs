@@ -47,12 +47,21 @@ pub fn page(stacks: &[Stack], measured: &[Measured]) -> String {
             }
             .to_owned()
         });
+        let lent = each(&|one| {
+            match (one.doctor.lent.is_empty(), one.given_back) {
+                (true, _) => "",
+                (false, Some(stacks::Reach::All)) => "given back",
+                // A pool that keeps what it gets back does not show it outside.
+                (false, _) => "not seen outside",
+            }
+            .to_owned()
+        });
         let mark = if stack.today.is_some() { " ✗" } else { "" };
         let stops = stack.stops.as_deref().unwrap_or("");
         let only = if on_each.len() == 1 { format!(" ({} only)", on_each[0].kernel) } else { String::new() };
         writeln!(
             page,
-            "| {}{only} | {reaches} | {stops} | {doctor}{mark} | {verify} | {remedy} |",
+            "| {}{only} | {reaches} | {stops} | {doctor}{mark} | {verify} | {remedy} | {lent} |",
             stack.stack
         )
         .unwrap();
@@ -75,12 +84,13 @@ Each stack below is built on Debian's stock kernels 6.1 and 6.12, on emulated di
 Files of 16 MiB are written; each is removed, and then trimmed by `trimwise trim` (and `fstrim` where that reached
 nothing) or by the daemon. *Reaches* says how many of the disks that held the file gave its space back, as measured from
 outside; two words mean 6.1 and 6.12. *Doctor* and *verify* are the verdicts of `trimwise doctor` and `trimwise verify`
-on that stack, and *remedy* what happened after doctor's commands were carried out as printed. `trimwise trim` and the
+on that stack, and *remedy* what happened after doctor's commands were carried out as printed. *Lent* says what the commands
+did that doctor prints where space or memory is lent and nothing gives it back (nothing trims in the guest by itself). `trimwise trim` and the
 daemon are held to the same measure: they must reach what fstrim reaches, and claim nothing where nothing arrives.
 
 Not here: bcachefs and composefs, whose tools Debian 12 and 13 do not have (the overlay that composefs consists of is
 here), and ZFS, which is not in these kernels.
 
-| stack | reaches | stops at | doctor | verify | remedy |
-|---|---|---|---|---|---|
+| stack | reaches | stops at | doctor | verify | remedy | lent |
+|---|---|---|---|---|---|---|
 ";
