@@ -168,8 +168,8 @@ impl Trimmers<'_> {
     }
 
     fn policy_of_daemon(&self, mounts: &[&Mount]) -> Option<PolicyId> {
-        let live = &managed(self.status_on(mounts)?, mounts)?["status"];
-        Some(Trimmer::Daemon(live["policy"].as_str()?.parse().ok()?).into())
+        let managed = managed(self.status_on(mounts)?, mounts)?;
+        Some(Trimmer::Daemon(daemon_policy(managed)?.parse().ok()?).into())
     }
 
     /// Returns the status of the daemon elsewhere that trims the file system with these mounts, or that of the daemon
@@ -353,13 +353,18 @@ fn listed<'a>(status: &'a Value, list: &str, mounts: &[&Mount]) -> Option<&'a Va
     status[list].as_array()?.iter().find(is_it)
 }
 
+/// Returns the policy of a managed file system: the configured one until the daemon has examined it.
+fn daemon_policy(managed: &Value) -> Option<&str> {
+    managed["status"]["policy"].as_str().or(managed["policy"].as_str())
+}
+
 /// Says why a daemon with this status does not trim the file system with these mounts; `None` if it does.
 fn why_not_by_daemon(status: &Value, mounts: &[&Mount]) -> Option<WhyNot> {
     if let Some(managed) = managed(status, mounts) {
         let live = &managed["status"];
         return match () {
             () if status["dry_run"] == true => Some(WhyNot::Other("it is in dry-run mode".to_owned())),
-            () if live["policy"] == "off" => Some(WhyNot::PolicyOff),
+            () if daemon_policy(managed) == Some("off") => Some(WhyNot::PolicyOff),
             () if live["paused"] == true => Some(WhyNot::Other("it is paused there".to_owned())),
             () => None,
         };
@@ -781,6 +786,11 @@ mod tests {
                 other("it is in dry-run mode"),
             ),
             (json!({ "dry_run": false, "file_systems": managed("off", true) }), Some(WhyNot::PolicyOff)),
+            // It has not examined it yet.
+            (
+                json!({ "file_systems": [{ "mount_point": "/srv", "policy": "off", "status": null }] }),
+                Some(WhyNot::PolicyOff),
+            ),
             (
                 json!({ "dry_run": false, "file_systems": managed("judicious", true) }),
                 other("it is paused there"),

@@ -19,6 +19,8 @@ struct FileSystem<'a> {
     mount_point: &'a Path,
     fs_type: &'a str,
     devices: Vec<&'a str>,
+    /// The policy that is configured, which holds before the file system was first examined, too.
+    policy: String,
     /// `null` until the file system was first examined.
     status: Option<Status>,
     problem: Option<&'a str>,
@@ -180,6 +182,7 @@ impl Service {
             mount_point: &one.candidate.mount.mount_point,
             fs_type: &one.candidate.mount.fs_type,
             devices: one.candidate.devices.iter().map(|device| device.name.as_str()).collect(),
+            policy: one.treatment.policy.to_string(),
             status: one.seen().map(LiveHost::status),
             problem: one.problem.as_deref(),
             option_before: self
