@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use trimwise::compare::result::Target;
 use trimwise::failure::{Failure, Mistake, key};
 use trimwise::policy::{LinuxVersion, PolicyId, Trimmer};
 use trimwise::profile::Profile;
@@ -120,6 +121,11 @@ impl Here {
 
     pub fn file_system(&self) -> &str {
         &self.file_system
+    }
+
+    /// True if runs on such a target are of the model's ext4 in place of another file system.
+    pub fn is_as_ext4(&self, target: &Target) -> bool {
+        *target == Target::Model && self.file_system != "ext4"
     }
 
     pub fn passes(&self) -> Option<bool> {
@@ -626,6 +632,9 @@ mod tests {
         let text = words(&here);
         assert!(text.contains("2 drives; the first stands for all: sda: A"), "{text}");
         assert!(text.contains("The modelled file system is ext4."), "{text}");
+        let kernel = Target::Kernel("6.12:btrfs".to_owned());
+        let is_as_ext4 = [Target::Model, kernel].map(|target| here.is_as_ext4(&target));
+        assert_eq!(is_as_ext4, [true, false], "title and verdict say so");
         assert_eq!(policies(btrfs, "discard=async", None, false).0, "off btrfs ideal");
         // btrfs itself, on a kernel: its own names, and nothing that only the model has.
         let own = |policy: &PolicyId| {

@@ -31,8 +31,7 @@ pub(super) fn head(comparison: &Comparison, judged: &Judgement, steps: &Steps) -
     let base = today.as_ref().map_or_else(|| "what it does today".to_owned(), name);
     let chosen = policy.as_ref().map_or_else(String::new, name);
     let is_untrimmed = *today == Some(PolicyId::OFF);
-    let by =
-        here.map_or("", |here| by_model(here.file_system(), comparison.settings.target == Target::Model));
+    let by = by_model(here.is_some_and(|here| here.is_as_ext4(&comparison.settings.target)));
     let loan = here.and_then(Here::loan);
     let first = match (decision, here) {
         (Decision::Keep, Some(here)) => {
@@ -314,7 +313,7 @@ pub(super) fn of_diagnosis(
             format!("Not compared with the alternatives yet: `trimwise advise --here {quoted}`."),
         ];
     };
-    let by = by_model(&one.fs_type, true);
+    let by = by_model(one.fs_type != MODELLED);
     let first = match (class.decision, &class.policy) {
         (Decision::DoesNotMatter, Some(today)) if *today == PolicyId::OFF => {
             format!("Nothing trims {point} today; trimming it should cost nothing{by}.")
@@ -390,8 +389,8 @@ fn lent(aim: Aim) -> &'static str {
 }
 
 /// Says that a verdict on another file system is that of ext4's model.
-fn by_model(file_system: &str, is_model: bool) -> &'static str {
-    if is_model && file_system != MODELLED { ", by ext4's model" } else { "" }
+fn by_model(is_other: bool) -> &'static str {
+    if is_other { ", by ext4's model" } else { "" }
 }
 
 /// Names a policy as an owner of such a file system knows it.

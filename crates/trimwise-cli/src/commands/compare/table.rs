@@ -24,10 +24,12 @@ pub fn render(comparison: &Comparison, details: bool) -> String {
     let summary = Summary::of(&comparison.cells);
     let settings = &comparison.settings;
     let mut text = String::new();
+    let is_as_ext4 = comparison.here.as_ref().is_some_and(|here| here.is_as_ext4(&settings.target));
+    let as_ext4 = if is_as_ext4 { ", as ext4" } else { "" };
     for device in &summary.devices {
         let how_full = settings.utilization.map_or(String::new(), |u| format!(", {u} % full"));
         let what = workload(settings, &summary);
-        let title = format!("{}: {what}{how_full}", place(settings, device.device));
+        let title = format!("{}: {what}{how_full}{as_ext4}", place(settings, device.device));
         let (header, rows) = columns(device, comparison, summary.measure, &TABLE);
         let parted_at = first_beyond(device, comparison, &rows);
         text += &(titled_in_two(&title, &header, &rows, parted_at) + "\n");
