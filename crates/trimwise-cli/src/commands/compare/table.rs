@@ -175,7 +175,8 @@ fn beyond(device: &DeviceSummary, comparison: &Comparison) -> Option<String> {
         let needs = match means {
             Means::Stock | Means::Trimwised | Means::Own => return None,
             Means::Ext4Trim | Means::DmTrim => format!("needs {}", means.words()),
-            Means::Elsewhere => "is what another file system or Linux does".to_owned(),
+            Means::Elsewhere => "is what another file system does".to_owned(),
+            Means::OtherLinux => "is what another version of Linux does".to_owned(),
             Means::Bound => "is only a bound".to_owned(),
         };
         Some(format!("`{}` {needs}", p.policy))
