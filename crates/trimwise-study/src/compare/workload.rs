@@ -119,8 +119,6 @@ impl Workload {
     /// Rejects an objective on an operation that the workload never makes.
     pub fn expect_judged_by(&self, measure: Measure) -> Result<(), Failure> {
         let of = Mistake::of("judge", measure);
-        let refused =
-            |why: String| Err(of.clone().because(words![set("workload", &self.argument), " ", why]).fail());
         if self.kind.timed().is_some() {
             let why = words![
                 set("workload", &self.argument),
@@ -128,6 +126,13 @@ impl Workload {
             ];
             return Err(of.because(why).expected(words!["no ", key("judge")]).fail());
         }
+        self.expect_calls(of, measure)
+    }
+
+    /// Rejects a latency of an operation that the workload never makes; `of` names what asks for it.
+    pub fn expect_calls(&self, of: Mistake, measure: Measure) -> Result<(), Failure> {
+        let refused =
+            |why: String| Err(of.clone().because(words![set("workload", &self.argument), " ", why]).fail());
         let Measure::Latency(_, operation) = measure else { return Ok(()) };
         let makes = |operation: Operation| match &self.kind {
             Kind::Postmark(..) => Ok(!matches!(operation, Operation::Fsync | Operation::Write)),
@@ -151,7 +156,7 @@ impl Workload {
         }
         let (has, what) = if self.kind.trace().is_some() { ("has", "requests") } else { ("makes", "calls") };
         let expected = match &others[..] {
-            [] => "no --judge".to_owned(),
+            [] => "another figure".to_owned(),
             others => format!("one of {}", others.join(", ")),
         };
         refused(format!("{has} no {} {what}; expected {expected}", operation.name()))
