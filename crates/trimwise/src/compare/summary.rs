@@ -169,7 +169,7 @@ impl<'a> PolicySummary<'a> {
     }
 
     /// The repetitions of a figure of the device, to be compared with another policy's.
-    pub(crate) fn device_sample_of(&self, figure: impl Fn(&DeviceFigures) -> f64) -> Option<Sample> {
+    pub fn device_sample_of(&self, figure: impl Fn(&DeviceFigures) -> f64) -> Option<Sample> {
         let values: Option<Vec<f64>> =
             self.runs.iter().map(|c| c.device_stats.as_ref().map(&figure)).collect();
         Sample::new(values?, self.time_s.is_exact())

@@ -13,7 +13,7 @@ use trimwise_study::compare::check::longer;
 use crate::commands::compare::table;
 use crate::conclusion;
 use crate::figures;
-use crate::table::{bold, folded, titled};
+use crate::table::{bold, export, folded, titled};
 
 /// Marks a cell where nothing ran.
 const NOT_RUN: &str = "\u{b7}";
@@ -212,7 +212,9 @@ fn checked(comparison: Option<&Comparison>) -> String {
     let Some(device) = summary.devices.first() else { return String::new() };
     let (header, rows) = table::columns(device, comparison, summary.measure, &table::TABLE);
     let title = format!("Checked on the {} of Linux {}", kernel.file_system, kernel.title());
-    format!("\n{}", titled(&title, &header, &rows))
+    let text = format!("\n{}", titled(&title, &header, &rows));
+    export::replace(|| table::for_programs(device, comparison, summary.measure, &table::TABLE));
+    text
 }
 
 /// Renders the response surface, LOW x HIGH: how much longer each run took than the best.
