@@ -39,8 +39,13 @@ run
 ";
 
 /// Forms of `--workload` other than a name or a PostMark configuration, for messages.
-const FORMS: [&str; 4] =
-    ["append[:APPEND[:FILE]]", "fullwrite[:APPEND[:FILE]][:nofsync]", trace_file::SYNTAX, programs::SYNTAX];
+const FORMS: [&str; 5] = [
+    "job:FILE.fio",
+    "append[:APPEND[:FILE]]",
+    "fullwrite[:APPEND[:FILE]][:nofsync]",
+    trace_file::SYNTAX,
+    programs::SYNTAX,
+];
 
 /// An operation takes about a microsecond, a report a little less.
 const OPERATIONS_PER_REPORT: u64 = 256;
