@@ -229,6 +229,6 @@ mod tests {
         let error = Understood::of(&all[1]).unwrap_err().to_string();
         assert!(error.contains("line 2: include common.inc:"), "{error}");
         let error = Understood::of("backup").unwrap_err().to_string();
-        assert!(error.contains("expected job:FILE.fio, or one of lsm, "), "{error}");
+        assert!(error.contains("or one of default, lsm, ") && error.contains("job:FILE.fio"), "{error}");
     }
 }

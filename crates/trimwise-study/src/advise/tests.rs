@@ -209,7 +209,7 @@ fn regression_what_finished_before_an_interrupt_is_kept_as_incomplete() {
 /// A fuller file system on which the workload has no room, and one beyond what is modelled.
 #[test]
 fn regression_a_fullness_that_does_not_fit_is_said() {
-    for (used, unfit) in [("50", None), ("80", Some(90)), ("90", Some(100))] {
+    for (used, unfit) in [("50", None), ("85", Some(95)), ("90", Some(100))] {
         let (_folder, request) = small(3000);
         let request = CompareRequest {
             utilization: Some(used.into()),

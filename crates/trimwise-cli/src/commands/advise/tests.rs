@@ -215,7 +215,7 @@ fn the_json_has_the_keys_that_others_read_in_their_order() {
     let keys = |v: &serde_json::Value| v.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
     assert_eq!(
         keys(&json),
-        "trimwise seed settings partial conclusion means costs changed_kernel nearby search comparison"
+        "trimwise seed settings partial conclusion means costs changed_kernel nearby nearby_unfit_percent search comparison"
     );
     assert_eq!(keys(&json["search"]), "runs candidates left_out run_ns watermarks_percent");
     assert_eq!(keys(&json["search"]["runs"]), "candidates searched compared nearby exhaustive");
