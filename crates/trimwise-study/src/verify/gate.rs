@@ -87,7 +87,7 @@ impl<'a> VerifyGate<'a> {
         let found = &report.found;
         let now = of_stages(&found.evidence.measured, found.device.is_model);
         let drive = Some((&*found.device.name, found.device.size_bytes));
-        let then = self.then(&report.settings, &found.content, drive);
+        let then = self.then(&report.settings, found.content, drive);
         judged(self.conditions, then, &now, &Terms::of_verify())
     }
 
