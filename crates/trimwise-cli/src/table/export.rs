@@ -4,7 +4,8 @@
 //! each table has all forms, with the same cells.
 //!
 //! The headings of CSV depend on the command, never on the figures: a column of a declared [`Kind`] has its unit in the
-//! heading, and `±` or `~` in columns of their own, whatever the cells are. Columns of other tables are as shown.
+//! heading, and `±` or `~` in columns of their own, whatever the cells are. In other columns a figure has its unit behind
+//! it, always the same for a kind: `s`, `bytes`, `%`.
 
 use std::cell::RefCell;
 
@@ -169,10 +170,10 @@ impl Kind {
         };
         match self {
             Self::Text => match &read {
-                Some(Quantity { number, unit: "", plus_minus_percent, mark: "" })
+                Some(Quantity { number, unit, plus_minus_percent, mark: "" })
                     if plus_minus_percent.is_empty() =>
                 {
-                    vec![number.clone()]
+                    vec![format!("{number} {unit}").trim().to_owned()]
                 }
                 _ => vec![plain()],
             },
@@ -382,11 +383,12 @@ ideal,6,,0.01230,,,~,,,0,0
     }
 
     #[test]
-    fn a_column_of_no_kind_stays_text_but_for_plain_numbers() {
+    fn a_column_of_no_kind_has_figures_in_one_unit_and_else_text() {
         let cells = |cell| Kind::Text.cells(cell).concat();
-        for text in ["283.1 \u{b5}s bg", "1,2", "< 0.1 %", "100-120", "5.7 ms", "6.12", "~ 3"] {
+        for text in ["283.1 \u{b5}s bg", "1,2", "< 0.1 %", "100-120", "6.12", "~ 3"] {
             assert_eq!(cells(text), text);
         }
+        assert_eq!([cells("5.7 ms"), cells("1.5 KiB"), cells("3 %")], ["0.0057 s", "1536 bytes", "3 %"]);
         assert_eq!([cells("1,234"), cells("\u{2212}3"), cells("-")], ["1234", "-3", ""]);
         assert_eq!(Kind::Number("s").cells("3 %"), ["3 %"], "another unit");
         let table = Table::new("", ["a", "b"], vec![["-".into(), "x \"y\"\nz".into()]]);
