@@ -96,6 +96,10 @@ codes! {
         "/etc/crypttab or the kernel's command line asks for discard, but the mapping was opened without it."
         "Refresh the mapping, and rebuild the initramfs, which has its own copy of /etc/crypttab."
         "The mapping accepts no TRIM, though crypttab or the command line asks for discard."
+    CryptOptionNotHeard Problem "layer.crypt.option-not-heard", DOCTOR, ["an_option_counts_where_something_reads_it"];
+        "Something asks for discard, but whatever opens the volume does not read it."
+        "For LUKS2 set the flag in the header (`cryptsetup refresh --allow-discards --persistent`); otherwise ask where it is read."
+        "The command line or crypttab asks for discard; what opens the volume is known by generated units, udisks's state, the initramfs's program and the mount point."
     CryptOpenedBeforeTrim Problem "layer.crypt.opened-before-trim", DOCTOR, ["the_table_tells_what_stops_trim"];
         "A dm-crypt mapping passes TRIM on, but was opened before the devices below accepted any."
         "Refresh the mapping, so that it picks up the limit of the devices below."
@@ -180,6 +184,10 @@ codes! {
         "The file of a loop device lies on a file system that cannot punch holes."
         "Put the file on ext4, XFS, btrfs or tmpfs."
         "The type of the file system that holds the file, even if the loop device accepts TRIM."
+    LimitTiny Note "layer.limit.tiny", DOCTOR, ["a_kernel_that_harms_or_barely_trims_is_named"];
+        "A layer cuts discards into far smaller pieces than the devices below take, so a trim takes very many commands."
+        "For RAID 10, use Linux 5.13 or later; trim at quiet times."
+        "The layer's largest discard is at most 16 MiB, and that of every device below is at least 64 times as large."
     DriveNoTrim Problem "disk.drive.no-trim", DOCTOR, ["a_forced_value_counts_for_its_port", "a_controller_hides_what_is_behind_it"];
         "A drive does not support TRIM."
         "Nothing on this host helps; use another drive, or newer firmware."
@@ -283,7 +291,15 @@ codes! {
     Ext4DiscardsTooMuch Note "fs.ext4.discards-too-much", DOCTOR, ["ext4_s_discard_option_sends_too_much_on_new_kernels", "a_loop_device_refers_to_the_file_system_of_its_file"];
         "ext4's online discard sends far more than was freed when scattered files are removed."
         "`trimwise advise --here` says whether that costs anything on this drive."
-        "An ext4 file system is mounted with discard on Linux 6.1 or later."
+        "An ext4 file system is mounted with discard on Linux 6.8 or later, or on a stable kernel with that change: 5.15.149, 6.1.77, 6.6.16, 6.7.4 and later ones."
+    KernelLosesData Problem "kernel.discard.loses-data", DOCTOR, ["a_kernel_that_harms_or_barely_trims_is_named"];
+        "This kernel discards blocks that are in use on a stack like this."
+        "Do not trim it, neither by a timer nor by discard, before the kernel is updated."
+        "The kernel's version, or the one that its distribution started from, and the layers below; a note if the version only may have the fault."
+    KernelCrashes Problem "kernel.discard.crashes", DOCTOR, ["a_kernel_that_harms_or_barely_trims_is_named"];
+        "This kernel crashes or hangs when a stack like this is trimmed."
+        "Do not trim it, neither by a timer nor by discard, before the kernel is updated."
+        "The kernel's version, or the one that its distribution started from, and the layers below; a note if the version only may have the fault."
     ReadOnly Note "mount.options.read-only", DOCTOR, ["ntfs3_trims_only_if_it_is_mounted_with_discard", "what_needs_no_trim_or_must_not_have_it_is_told"];
         "The file system is mounted read-only: there is nothing to trim."
         "Nothing."

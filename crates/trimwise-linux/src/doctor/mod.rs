@@ -7,11 +7,13 @@
 //! Everything is read below a [`HostRoot`], so that tests can build fake hosts.
 
 mod calls;
+mod crypt;
 mod disk;
 mod drive;
 mod ending;
 mod finding;
 mod graph;
+mod kernels;
 mod mapping;
 mod quirks;
 mod surroundings;
@@ -24,6 +26,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use self::ending::Stack;
+use self::kernels::{Has, Release};
 use self::trimmers::Trimmers;
 use crate::block_device::{SysBlock, devices_in_sysfs, of_node};
 use crate::code::Code;
@@ -57,10 +60,6 @@ const FITRIM_SINCE: [(&str, (u32, u32)); 3] = [("vfat", (4, 19)), ("exfat", (5, 
 
 /// The first kernel on which FITRIM of XFS covers a real-time device.
 const XFS_TRIMS_REALTIME_SINCE: (u32, u32) = (6, 11);
-
-/// The first kernel on which ext4's online discard was measured to send far more than was freed: 256 MiB freed, 128,866
-/// MiB discarded on 6.1; similar on 6.12 and 6.18; not on 5.10. Kernels between 5.10 and 6.1 were not measured.
-const DISCARDS_TOO_MUCH_SINCE: (u32, u32) = (6, 1);
 
 /// Mount options that the kernel shows once a file system has failed.
 const FAILED: [&str; 2] = ["emergency_ro", "shutdown"];
@@ -175,7 +174,9 @@ pub fn examine(root: &HostRoot, run: &Path, only: Option<&Path>) -> Result<Repor
     let kernel = root.text("/proc/sys/kernel/osrelease").unwrap_or_default();
     let trimmers = trimmers::trimmers(root, run, &mounts, is_container(root));
     let forbidden = surroundings::why_forbidden(root);
-    let host = Surroundings { root, mounts: &mounts, kernel: &kernel, is_forbidden: forbidden.is_some() };
+    let release = Release::of(root, &kernel);
+    let host =
+        Surroundings { root, mounts: &mounts, kernel: &kernel, release, is_forbidden: forbidden.is_some() };
     let mut file_systems = Vec::new();
     let mut pools: BTreeMap<&str, Vec<&Mount>> = BTreeMap::new();
     let mut is_there = false;
@@ -294,6 +295,7 @@ struct Surroundings<'a> {
     root: &'a HostRoot,
     mounts: &'a [Mount],
     kernel: &'a str,
+    release: Release,
     /// True if nothing on this host may trim.
     is_forbidden: bool,
 }
@@ -316,6 +318,7 @@ impl Surroundings<'_> {
         let tables = |name: &str| self.root.is_own().then(|| crate::layers::table(name).ok()).flatten();
         let stack = Stack { root: self.root, mount, mounts: self.mounts, graph: &graph, tables: &tables };
         ending::of_graph(&stack, &mut findings);
+        findings.extend(kernels::of_stack(&stack, &self.release, self.kernel, &today));
         let passes = graph.passes();
         let why_unknown = passes.is_none().then(|| graph.gap.clone());
         let refuses = self.refuses_fitrim(mount, &today, &graph);
@@ -412,15 +415,20 @@ impl Surroundings<'_> {
             _ => {}
         }
         let kernel = self.kernel;
-        if mount.fs_type == "ext4"
-            && today.is_online()
-            && version(kernel).is_some_and(|found| found >= DISCARDS_TOO_MUCH_SINCE)
-        {
+        let overtrims = self.release.overtrims();
+        if mount.fs_type == "ext4" && today.is_online() && overtrims != Has::Not {
+            let (does, more) = match overtrims {
+                Has::Known => ("discards", ""),
+                _ => (
+                    "may discard",
+                    " (Linux 6.8 and later do, and so do 5.15.149, 6.1.77, 6.6.16, 6.7.4 and what follows them)",
+                ),
+            };
             findings.push(Finding::new(
                 Code::Ext4DiscardsTooMuch,
                 today.discard.clone(),
                 format!(
-                    "ext4 on Linux {kernel} discards far more than was freed when scattered files are removed: each discard runs on through the free space that follows (measured on 6.1, 6.12 and 6.18: 256 MiB freed, 128,866 MiB discarded). {advise}, whose model does the same, says whether that costs anything on this drive"
+                    "ext4 on Linux {kernel} {does} far more than was freed when scattered files are removed: each discard runs on through the free space that follows{more} (measured on 6.1, 6.12 and 6.18: 256 MiB freed, 128,866 MiB discarded). {advise}, whose model does the same, says whether that costs anything on this drive"
                 ),
             ));
         }

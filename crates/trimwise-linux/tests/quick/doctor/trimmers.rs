@@ -693,9 +693,17 @@ fn a_note_is_made_under_its_own_condition_only() {
     let both = "mount.discard.and-timer fs.ext4.discards-too-much";
     judge(&[
         (&on("ext4", "rw,discard", &kernel("6.0.19")), "mount.discard.and-timer", Some(true), &[]),
-        (&on("ext4", "rw,discard", &kernel("6.1.0")), both, Some(true), &[]),
-        (&on("ext4", "rw", &kernel("6.1.0")), "", Some(true), &[]),
-        (&on("ext3", "rw,discard", &kernel("6.1.0")), "mount.discard.and-timer", Some(true), &[]),
+        // 6.8 and the stable kernels with its change.
+        (&on("ext4", "rw,discard", &kernel("6.1.76")), "mount.discard.and-timer", Some(true), &[]),
+        (&on("ext4", "rw,discard", &kernel("6.1.77")), both, Some(true), &["discards far more", "!may"]),
+        (&on("ext4", "rw,discard", &kernel("6.6.15-arch1")), "mount.discard.and-timer", Some(true), &[]),
+        (&on("ext4", "rw,discard", &kernel("6.7.3")), "mount.discard.and-timer", Some(true), &[]),
+        (&on("ext4", "rw,discard", &kernel("5.15.149")), both, Some(true), &["!may"]),
+        (&on("ext4", "rw,discard", &kernel("5.15.148")), "mount.discard.and-timer", Some(true), &[]),
+        (&on("ext4", "rw,discard", &kernel("6.8.0-31-generic")), both, Some(true), &["!may"]),
+        (&on("ext4", "rw,discard", &kernel("6.1.0-13-amd64")), both, Some(true), &["may discard far more"]),
+        (&on("ext4", "rw", &kernel("6.8.0")), "", Some(true), &[]),
+        (&on("ext3", "rw,discard", &kernel("6.8.0")), "mount.discard.and-timer", Some(true), &[]),
         // What the daemon does about discard is its own business.
         (&without_timer("xfs", "rw,discard", daemon), "", Some(true), &[]),
         // fstrim --all never reads fstab.
