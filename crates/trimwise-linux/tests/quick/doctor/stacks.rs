@@ -1234,7 +1234,7 @@ fn an_option_counts_where_something_reads_it() {
             unheard,
             &[
                 "ykfde (which opens it by itself) does not read cryptdevice=",
-                "YKFDE_LUKS_OPTIONS=\"--allow-discards\"",
+                "YKFDE_LUKS_OPTIONS=--allow-discards",
             ],
         ),
         (
