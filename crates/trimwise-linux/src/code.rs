@@ -124,6 +124,10 @@ codes! {
         "VDO reuses trimmed space itself, and does not pass TRIM on to the devices below."
         "Nothing on this host helps; use the disk without VDO."
         "A device below the file system is an LVM VDO pool."
+    VdoTrimLoad Note "layer.vdo.trim-load", DOCTOR, ["vdo_passes_nothing_on"];
+        "VDO takes discards in blocks of 4 KiB, so an fstrim of a large volume may load it for a long time."
+        "Trim at quiet times and in slices, or raise vdo_max_discard."
+        "A VDO pool below the file system takes discards far smaller than its disks do."
     SnapshotNoTrim Problem "layer.snapshot.no-trim", DOCTOR, ["the_cause_is_the_likeliest"];
         "Neither an LVM snapshot nor its origin passes TRIM on, because they share blocks."
         "Remove the snapshot, or use thin volumes, which pass TRIM on even with snapshots."
@@ -228,6 +232,10 @@ codes! {
         "A SCSI disk claims to offer TRIM, but the kernel does not use it."
         "Write the method that it claims into provisioning_mode, and add a udev rule that does so at each boot."
         "The disk's page B2 names a way to discard, but provisioning_mode is something else."
+    ScsiOtherMode Note "disk.scsi.other-mode", DOCTOR, ["accounts_of_the_host_are_given"];
+        "A SCSI disk claims UNMAP first, but is sent WRITE SAME, which some disks refuse. A problem before Linux 4.12, which prefers it."
+        "Write `unmap` into provisioning_mode, and add a udev rule that does so at each boot."
+        "provisioning_mode is writesame_16 or writesame_10, and the disk's page B2 has LBPU."
     ScsiDisabled Problem "disk.scsi.disabled", DOCTOR, ["a_switch_is_looked_at_whatever_connects_the_disk", "a_remedy_fits_its_layer"];
         "TRIM is switched off for a SCSI disk: by hand, or by the kernel because the disk rejected a discard."
         "Switch it on; if the disk rejects TRIM again, nothing helps."
@@ -292,6 +300,10 @@ codes! {
         "ext4's online discard sends far more than was freed when scattered files are removed."
         "`trimwise advise --here` says whether that costs anything on this drive."
         "An ext4 file system is mounted with discard on Linux 6.8 or later, or on a stable kernel with that change: 5.15.149, 6.1.77, 6.6.16, 6.7.4 and later ones."
+    Ext4Errors Problem "fs.ext4.errors", DOCTOR, ["accounts_of_the_host_are_given"];
+        "ext4 has recorded errors in its superblock: what it calls free may hold files, and a trim would destroy them."
+        "Find the cause in the kernel's log, and check the file system before trimming it."
+        "errors_count in /sys/fs/ext4/DEV is not 0."
     KernelLosesData Problem "kernel.discard.loses-data", DOCTOR, ["a_kernel_that_harms_or_barely_trims_is_named"];
         "This kernel discards blocks that are in use on a stack like this."
         "Do not trim it, neither by a timer nor by discard, before the kernel is updated."
@@ -332,6 +344,10 @@ codes! {
         "Nothing trims the file system: fstrim.service runs no fstrim."
         "Remove the file that replaces its command; `systemctl cat fstrim.service` shows which."
         "fstrim.timer is enabled, but ExecStart of its service does not call fstrim."
+    CronNotExecutable Problem "mount.cron.not-executable", DOCTOR, ["accounts_of_the_host_are_given"];
+        "Nothing trims the file system: the script for cron that would is not executable, so run-parts leaves it out."
+        "Make it executable."
+        "A script in /etc/cron.* or /etc/periodic calls fstrim, and its mode has no x."
     ReadOnlyInFstab Problem "mount.fstab.read-only", DOCTOR, ["only_what_runs_trims"];
         "Nothing trims the file system: its line in /etc/fstab says ro, and fstrim skips such file systems."
         "Remove ro from its line, or let fstrim.timer follow all mounts."
@@ -344,6 +360,10 @@ codes! {
         "Nothing trims the file system: every timer, job and daemon on this host leaves it out."
         "Let one of them cover it, or let trimwised manage it."
         "The calls of fstrim on this host and the daemon's status; the finding says why for each."
+    LvmIssueDiscards Note "host.lvm.issue-discards-off", DOCTOR, ["accounts_of_the_host_are_given"];
+        "LVM does not discard removed logical volumes, so the disk below, which others could use, keeps their space."
+        "Set issue_discards = 1 in /etc/lvm/lvm.conf."
+        "lvm.conf does not set issue_discards to 1, and a logical volume lies on a virtual disk or one of another host."
     SeveralTrimmers Note "host.trimmers.several", DOCTOR, ["nothing_trims_or_two_things_do", "the_state_in_effect_counts"];
         "More than one timer, job or daemon trims the same free space."
         "Keep one of them."
@@ -476,6 +496,10 @@ codes! {
         "TRIM takes effect on only part of its range, or only on some of the drives."
         "Read the reasons; trim in larger pieces, or use another drive."
         "`trimwise verify` still read old data in part of what it had trimmed."
+    VerifySmallIgnored Note "verify.trim.small-ignored", VERIFY, ["small_pieces_that_are_ignored_are_told_beside_a_good_verdict"];
+        "TRIM of a large file arrives, but the device frees nothing of small pieces, although it acknowledges them."
+        "Leave them out with `fstrim --minimum`; their space comes back together with what is next to it."
+        "`trimwise verify dir:` freed pieces of several sizes, trimmed, and read the disk."
     VerifyRestoresInPart Problem "verify.trim.restores-in-part", VERIFY, ["each_finding_of_a_fleet_has_a_code", "each_verdict_on_a_drive_has_its_code"];
         "TRIM restores only part of the drive's speed."
         "Read the reasons; keep more of the drive free."

@@ -98,7 +98,8 @@ impl Opener {
                 format!("cryptdevice=UUID={uuid}:{}:allow-discards on the kernel's command line", volume.name)
             }
             Self::Ykfde => {
-                "YKFDE_LUKS_OPTIONS=--allow-discards in /etc/ykfde.conf, and a new initramfs (mkinitcpio -P)".to_owned()
+                "YKFDE_LUKS_OPTIONS=--allow-discards in /etc/ykfde.conf, and a new initramfs (mkinitcpio -P)"
+                    .to_owned()
             }
             Self::InitramfsTools => {
                 "`discard` in its line in /etc/crypttab, and a new initramfs (update-initramfs -u)".to_owned()

@@ -48,12 +48,15 @@ pub(crate) fn of_graph(stack: &Stack<'_>, findings: &mut Vec<Finding>) {
             let what = "trimming it frees space in its pool, but TRIM goes no further down";
             findings.push(Finding::new(Code::ThinKeptInPool, node.name.clone(), what));
         }
+        if let Kind::Disk(disk) = &node.kind {
+            findings.extend(drive::other_mode(stack.root, node, disk));
+        }
         match &node.kind {
             Kind::Loop(file) if node.is_whole && node.below.is_empty() => {
                 findings.push(below_loop(node, file, stack.mounts));
             }
             Kind::Disk(Disk { hypervisor: Some(hypervisor), .. }) => {
-                findings.push(of_virtual(node, *hypervisor))
+                findings.push(of_virtual(stack.root, node, *hypervisor))
             }
             Kind::Disk(disk) if disk.transport == Transport::Ata => {
                 findings.extend(of_model(stack.root, node, disk));
@@ -201,7 +204,8 @@ fn of_model(root: &HostRoot, node: &Node, disk: &Disk) -> Option<Finding> {
     })
 }
 
-fn of_virtual(node: &Node, hypervisor: Hypervisor) -> Finding {
+fn of_virtual(root: &HostRoot, node: &Node, hypervisor: Hypervisor) -> Finding {
+    let kernel = root.text("/proc/sys/kernel/osrelease").unwrap_or_default();
     let found = |what: String| Finding::new(Code::VirtualHostUnknown, node.name.clone(), what);
     let what = "a virtual disk: it accepts TRIM, but whether its host passes that on to its own disk cannot be seen from here";
     let (more, mend) = match hypervisor {
@@ -210,6 +214,14 @@ fn of_virtual(node: &Node, hypervisor: Hypervisor) -> Finding {
             "check on the host: discard=unmap must be set for this disk, and its image must shrink after a trim".to_owned(),
         ),
         Hypervisor::Ebs | Hypervisor::Google => return found(what.to_owned()),
+        // https://github.com/microsoft/WSL/issues/4699 and 13075.
+        Hypervisor::HyperV if kernel.to_ascii_lowercase().contains("microsoft") => (
+            ". WSL's VHDX grows and does not shrink unless it is sparse",
+            "on Windows: `wsl --shutdown`, then `wsl --manage DISTRO --set-sparse true`; WSL 2.5 and later wants `--allow-unsafe`, \
+             too, because sparse files have lost data there. Otherwise compact the VHDX (`Optimize-VHD`, or diskpart's \
+             `compact vdisk`)"
+                .to_owned(),
+        ),
         other => ("", format!("check {}; its image must shrink after a trim", drive::on_host_of(other))),
     };
     found(format!("{what}{more}")).mended_by(mend)

@@ -319,7 +319,7 @@ fn tiny<'a>(stack: &'a Stack<'_>) -> impl Iterator<Item = Finding> + 'a {
         let below = node.below.iter().filter_map(|&below| stack.graph.nodes[below].discard_max);
         let below = below.filter(|&max| max > 0).min()?;
         let own = node.discard_max.filter(|&own| own > 0 && own <= TINY_MAX && below / own >= TINY_FACTOR)?;
-        if node.kind == Kind::Partition || node.is_dead_end {
+        if node.kind == Kind::Partition {
             return None;
         }
         let size = node.device.number("size").ok().map(|sectors| sectors * 512).filter(|&bytes| bytes > 0);
@@ -332,6 +332,20 @@ fn tiny<'a>(stack: &'a Stack<'_>) -> impl Iterator<Item = Finding> + 'a {
             trimwise::numbers::grouped(bytes.div_ceil(own)),
             trimwise::numbers::grouped(bytes.div_ceil(below)),
         );
+        if let Kind::Vdo(_) = node.kind {
+            // https://docs.redhat.com/en/documentation/red_hat_enterprise_linux/10/html/deduplicating_and_compressing_logical_volumes_on_rhel/speeding-up-discard-operations
+            return Some(
+                Finding::new(
+                    Code::VdoTrimLoad,
+                    node.name.clone(),
+                    format!("{what}, each of which VDO looks up and counts: a weekly fstrim of a large volume may load it for hours"),
+                )
+                .mended_by(
+                    "trim at quiet times and in slices (`trimwise trim MOUNT --pause 1000`); `lvchange --vdosettings \
+                     vdo_max_discard=N` while it is inactive takes more blocks at a time, at the cost of other writes",
+                ),
+            );
+        }
         let finding = Finding::new(Code::LimitTiny, node.name.clone(), what);
         Some(match is_raid10 {
             true => finding.mended_by(

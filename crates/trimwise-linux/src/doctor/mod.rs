@@ -231,6 +231,7 @@ pub fn examine(root: &HostRoot, run: &Path, only: Option<&Path>) -> Result<Repor
             last_fstrim.as_ref().filter(|_| is_on).map(|last| surroundings::of_last_run(last, every_s)),
         );
         findings.extend(unchecked::of_swap(root, &mounts));
+        findings.extend(surroundings::of_removed_volumes(root, &mounts));
     }
     is_unchecked |= !is_any_checked && (!not_checked.is_empty() || file_systems.is_empty());
     Ok(Report {
@@ -319,6 +320,7 @@ impl Surroundings<'_> {
         let stack = Stack { root: self.root, mount, mounts: self.mounts, graph: &graph, tables: &tables };
         ending::of_graph(&stack, &mut findings);
         findings.extend(kernels::of_stack(&stack, &self.release, self.kernel, &today));
+        findings.extend(surroundings::of_errors(self.root, mount, &graph));
         let passes = graph.passes();
         let why_unknown = passes.is_none().then(|| graph.gap.clone());
         let refuses = self.refuses_fitrim(mount, &today, &graph);
@@ -465,6 +467,11 @@ impl Surroundings<'_> {
                 "remove the file that replaces its command; `systemctl cat fstrim.service` shows which, and `systemctl \
                  revert fstrim.service` removes those in /etc",
             );
+        }
+        if let Some(script) = today.not_here.iter().find(|one| one.why == WhyNot::NotExecutable) {
+            let set = |mode: &str| [format!("chmod {mode} {}", quoted(&script.name))];
+            return wrong(Code::CronNotExecutable, "make the script executable")
+                .with_commands(set("a+x"), set("a-x"));
         }
         if today.not_here.iter().any(|one| one.why == WhyNot::ReadOnlyInFstab) {
             return wrong(

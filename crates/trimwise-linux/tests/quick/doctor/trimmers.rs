@@ -852,3 +852,96 @@ fn at_most_three_mounts_of_a_pool_are_named() {
         (&pool(4), "?unchecked.zfs.by-itself", None, &["UNCHECKED /z0, /z1, /z2, ...: zfs, pool tank"]),
     ]);
 }
+
+#[test]
+fn accounts_of_the_host_are_given() {
+    const LUN: &str = "platform/host3/session1/target3:0:0/3:0:0:1/block/sdb";
+    let lun = |kernel: &str, mode: &str, page: &str| {
+        let scsi = format!("file sys/devices/{LUN}/device");
+        format!(
+            "timer\nmount 22 1 8:16 / /pv rw - xfs /dev/sdb rw\ndisk {LUN} 8:16 {GIB}\n\
+             {scsi}/scsi_disk/3:0:0:1/provisioning_mode {mode}\n{scsi}/vpd_pgb2 {page}\nfile proc/sys/kernel/osrelease {kernel}"
+        )
+    };
+    let lvm = |place: &str, conf: &str| {
+        let conf = if conf.is_empty() { String::new() } else { format!("file etc/lvm/lvm.conf {conf}") };
+        format!(
+            "timer\nmount 22 1 253:0 / /data rw - xfs /dev/mapper/vg-data rw\ndisk {place} 8:16 {GIB}\n\
+             on dm-0 253:0 {GIB} {place}\ndm dm-0 vg-data LVM-abc\n{conf}"
+        )
+    };
+    let errors =
+        |count: &str| format!("{EXT4_ON_SDA}disk {SDA} 8:0 {GIB}\nfile sys/fs/ext4/sda/errors_count {count}");
+    let cron = |line: &str| format!("mount 22 1 8:0 / / rw - xfs /dev/sda rw\ndisk {SDA} 8:0 {GIB}\n{line}");
+    let off = "host.lvm.issue-discards-off";
+    let both = "12345\u{e0}";
+    judge(&[
+        // LBPU, LBPWS and LBPWS10 are claimed, UNMAP first. The file is text, so the bits are in the first byte of UTF-8.
+        (
+            &lun("3.10.0-1160.el7.x86_64", "writesame_16", both),
+            "!disk.scsi.other-mode",
+            Some(true),
+            &[
+                "WRONG sdb: sdb claims UNMAP first, but is sent `writesame_16`: Linux before 4.12",
+                "# echo unmap > /sys/block/sdb/device/scsi_disk/3:0:0:1/provisioning_mode",
+            ],
+        ),
+        (
+            &lun("6.1.0", "writesame_16", both),
+            "disk.scsi.other-mode",
+            Some(true),
+            &["note sdb", "no limit for UNMAP"],
+        ),
+        (&lun("3.10.0", "unmap", both), "", Some(true), &[]),
+        (&lun("3.10.0", "writesame_16", "12345@"), "", Some(true), &[]),
+        // Removed volumes.
+        (
+            &lvm(LUN, "devices {\\n  issue_discards = 0\\n}"),
+            off,
+            Some(true),
+            &[
+                "note LVM: /etc/lvm/lvm.conf says issue_discards = 0: removed and shrunk logical volumes are never discarded, so sdb",
+                "# sed -i '/^[^#]*issue_discards/s/= *0/= 1/' /etc/lvm/lvm.conf",
+            ],
+        ),
+        (&lvm(LUN, "# issue_discards = 1"), off, Some(true), &["as it is by default", "!# sed"]),
+        (&lvm(LUN, ""), off, Some(true), &["as it is by default"]),
+        (&lvm(LUN, "issue_discards=1"), "", Some(true), &[]),
+        (&lvm(SDA, "issue_discards = 0"), "", Some(true), &[]),
+        // Errors of ext4.
+        (
+            &errors("3"),
+            "!fs.ext4.errors",
+            Some(true),
+            &["WRONG sda: ext4 has recorded 3 errors", "`fsck -f /dev/sda`"],
+        ),
+        (&errors("1"), "!fs.ext4.errors", Some(true), &["recorded 1 error in"]),
+        (&errors("0"), "", Some(true), &[]),
+        // A script that run-parts leaves out.
+        (
+            &cron("file etc/cron.weekly/fstrim #!/bin/sh\\nexec /sbin/fstrim -a"),
+            "!mount.cron.not-executable",
+            Some(true),
+            &["/etc/cron.weekly/fstrim: it is not executable", "# chmod a+x /etc/cron.weekly/fstrim"],
+        ),
+        (&cron("script etc/cron.weekly/fstrim #!/bin/sh\\nexec /sbin/fstrim -a"), "", Some(true), &[]),
+        // WSL.
+        (
+            &format!(
+                "timer\nmount 22 1 8:0 / / rw - xfs /dev/sda rw\ndisk {SDA} 8:0 {GIB}\nfile sys/devices/{SDA}/device/vendor Msft\n\
+                 file proc/sys/kernel/osrelease 5.15.153.1-microsoft-standard-WSL2"
+            ),
+            "disk.virtual.host-unknown",
+            Some(true),
+            &["unless it is sparse", "`wsl --manage DISTRO --set-sparse true`", "--allow-unsafe"],
+        ),
+        (
+            &format!(
+                "timer\nmount 22 1 8:0 / / rw - xfs /dev/sda rw\ndisk {SDA} 8:0 {GIB}\nfile sys/devices/{SDA}/device/vendor Msft"
+            ),
+            "disk.virtual.host-unknown",
+            Some(true),
+            &["!wsl", "VHDX"],
+        ),
+    ]);
+}
