@@ -60,7 +60,12 @@ pub fn below(device: &BlockDevice) -> Below {
 }
 
 pub(crate) fn table(name: &str) -> Result<String, TableError> {
-    let output = Command::new("dmsetup").args(["table", name]).stdin(Stdio::null()).output();
+    dmsetup("table", name)
+}
+
+/// Returns what `dmsetup VERB NAME` prints.
+pub(crate) fn dmsetup(verb: &str, name: &str) -> Result<String, TableError> {
+    let output = Command::new("dmsetup").args([verb, name]).stdin(Stdio::null()).output();
     let output = output.map_err(|error| TableError::NoTable(format!("dmsetup: {error}")))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);

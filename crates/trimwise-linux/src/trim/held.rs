@@ -1,0 +1,116 @@
+//! Space that the layers below a file system hold for it: in a thin pool, in the file of a loop device, in memory (zram). It
+//! is read before and after a trim, since what a device took says nothing about what came back.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use trimwise::units::{Bytes, SECTOR_BYTES};
+
+use super::Target;
+use crate::block_device::SysBlock;
+use crate::doctor::{Graph, Kind};
+use crate::host_root::HostRoot;
+use crate::layers::dmsetup;
+
+/// What a layer holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The layer, in words: `the thin pool vg-pool-tpool`.
+    pub layer: String,
+    pub bytes: Bytes,
+}
+
+/// Reads what the layers below hold; those that do not say it are left out.
+pub fn held_below(target: &Target) -> Vec<Held> {
+    let devices: Vec<SysBlock> = target.devices.iter().map(|device| device.sysfs.clone()).collect();
+    held(&HostRoot::default(), &devices, &|verb, name| dmsetup(verb, name).ok())
+}
+
+fn held(root: &HostRoot, devices: &[SysBlock], dm: &dyn Fn(&str, &str) -> Option<String>) -> Vec<Held> {
+    let graph = Graph::of(root, &[], devices);
+    let nodes = graph.holding_data().into_iter().map(|index| &graph.nodes[index]);
+    let held = nodes.filter_map(|node| {
+        let (layer, bytes) = match &node.kind {
+            Kind::Loop(file) if node.below.is_empty() => {
+                let found = root.path(Path::new(file)).metadata().ok().filter(|found| found.is_file())?;
+                (format!("{file}, the file of {},", node.name), found.blocks().saturating_mul(SECTOR_BYTES))
+            }
+            Kind::ThinPool(name) => {
+                (format!("the thin pool {name}"), pool_used(&dm("table", name)?, &dm("status", name)?)?)
+            }
+            Kind::Disk(_) if node.name.starts_with("zram") => {
+                let stat = node.device.text("mm_stat")?;
+                (format!("the memory of {}", node.name), stat.split_whitespace().nth(2)?.parse().ok()?)
+            }
+            _ => return None,
+        };
+        Some(Held { layer, bytes: Bytes(bytes) })
+    });
+    held.collect()
+}
+
+/// Returns the bytes in use in a thin pool, from its table and its status (Documentation/admin-guide/device-mapper/
+/// thin-provisioning.rst).
+fn pool_used(table: &str, status: &str) -> Option<u64> {
+    let fields = |text: &str| -> Option<Vec<String>> {
+        let fields: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+        (fields.get(2)? == "thin-pool").then_some(fields)
+    };
+    // START SECTORS thin-pool METADATA DATA BLOCK_SECTORS ...
+    let block: u64 = fields(table)?.get(5)?.parse().ok()?;
+    // START SECTORS thin-pool TRANSACTION USED/TOTAL_METADATA USED/TOTAL_DATA ...
+    let used: u64 = fields(status)?.get(5)?.split_once('/')?.0.parse().ok()?;
+    used.checked_mul(block)?.checked_mul(SECTOR_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use trimwise_testing::fake_host::{GIB, Host, SDA};
+
+    use super::*;
+
+    #[test]
+    fn a_pool_an_image_and_zram_say_what_they_hold() {
+        let host = Host::new("");
+        host.device(SDA, "8:0", GIB);
+        for (name, numbers, below) in [("dm-1", "254:1", SDA), ("dm-2", "254:2", "virtual/block/dm-1")] {
+            host.device(&format!("virtual/block/{name}"), numbers, GIB)
+                .slave(&format!("virtual/block/{name}"), below);
+        }
+        for (name, dm, uuid) in [("dm-1", "vg-pool-tpool", "LVM-1-tpool"), ("dm-2", "vg-a", "LVM-2")] {
+            host.file(&format!("sys/devices/virtual/block/{name}/dm/name"), dm);
+            host.file(&format!("sys/devices/virtual/block/{name}/dm/uuid"), uuid);
+        }
+        host.device("virtual/block/loop0", "7:0", GIB).device("virtual/block/zram0", "252:0", GIB);
+        host.file("sys/devices/virtual/block/loop0/loop/backing_file", "/srv/a.img\n");
+        host.file("srv/a.img", &"x".repeat(100_000));
+        host.file("sys/devices/virtual/block/zram0/mm_stat", "8192 100 12288 0 0 0 0 0 0\n");
+        let root = HostRoot::new(host.0.path());
+        let blocks = host.0.path().join("srv/a.img").metadata().unwrap().blocks() * 512;
+        let dm = |verb: &str, name: &str| {
+            assert_eq!(name, "vg-pool-tpool");
+            let text = match verb {
+                "table" => "0 204800 thin-pool 254:8 254:9 128 0 0",
+                _ => "0 204800 thin-pool 1 10/256 5/1600 - rw discard_passdown queue_if_no_space - 1024",
+            };
+            Some(text.to_owned())
+        };
+        for (name, expected) in [
+            ("dm-2", vec![("the thin pool vg-pool-tpool", 5 * 65536)]),
+            ("loop0", vec![("/srv/a.img, the file of loop0,", blocks)]),
+            ("zram0", vec![("the memory of zram0", 12_288)]),
+            ("sda", vec![]),
+        ] {
+            let found = held(&root, &[SysBlock::named(&root, name).unwrap()], &dm);
+            let found: Vec<_> = found.iter().map(|one| (one.layer.as_str(), one.bytes.0)).collect();
+            assert_eq!(found, expected, "{name}");
+        }
+        let pool = SysBlock::named(&root, "dm-2").unwrap();
+        assert_eq!(held(&root, &[pool], &|_, _| None), [], "without dmsetup");
+        for (table, status) in
+            [("0 8 linear 8:0 0", "0 8 linear"), ("0 8 thin-pool a b 128", "0 8 thin-pool Fail")]
+        {
+            assert_eq!(pool_used(table, status), None, "{table} {status}");
+        }
+    }
+}
