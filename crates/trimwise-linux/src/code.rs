@@ -408,6 +408,26 @@ codes! {
         "ZFS has no FITRIM, and trims by itself; whether it does was not checked."
         "`zpool get autotrim` shows whether it trims, `zpool status -t` when it last did."
         "The type of the file system."
+    NamespaceMount Unchecked "unchecked.namespace.mounted", DOCTOR, ["what_uses_devices_without_a_mount_here_is_told"];
+        "A file system is mounted only in another mount namespace, such as a container's, which this host's fstrim does not see."
+        "On Proxmox `pct fstrim ID`; elsewhere `nsenter --target PID --mount fstrim MOUNT`."
+        "/proc/PID/mountinfo of one process of each other mount namespace."
+    CephOsd Unchecked "unchecked.ceph.osd", DOCTOR, ["what_uses_devices_without_a_mount_here_is_told"];
+        "A Ceph OSD uses a device directly; whether it discards was not checked."
+        "`ceph config get osd bdev_enable_discard` shows whether it does."
+        "The name of the logical volume, /var/lib/ceph/osd/*/block, or a process that has the device open."
+    DeviceRaw Unchecked "unchecked.device.in-use", DOCTOR, ["what_uses_devices_without_a_mount_here_is_told"];
+        "A program uses a block device directly: a virtual machine, a database or another. Whether anything trims it was not checked."
+        "Trim in the guest, or let the program discard; the finding says which it is."
+        "A process has the device open, and no mount, swap area or other device lies on it."
+    BcacheCache Note "layer.bcache-cache.no-discard", DOCTOR, ["what_uses_devices_without_a_mount_here_is_told"];
+        "The cache of a bcache is never trimmed: no fstrim reaches it, and bcache does not discard freed buckets unless told to."
+        "Write 1 into bcache/discard of the device."
+        "bcache/discard of a cache device is 0."
+    ProcessesHidden Unchecked "unchecked.processes.hidden", DOCTOR, ["open_files_are_looked_at_up_to_a_number"];
+        "Not all processes could be looked at, so devices may be in use without a mount here."
+        "Run `trimwise doctor` as root."
+        "/proc/PID/ns of other users' processes cannot be read, or there are too many open files."
     Served Unchecked "unchecked.fuse.served", DOCTOR, ["only_local_data_that_was_not_checked_counts", "what_was_not_checked_is_not_called_sound"];
         "A process serves the file system (FUSE), and only that process knows whether it passes TRIM on."
         "Try it: `fstrim --verbose MOUNT`; ntfs-3g has supported it since 2015."

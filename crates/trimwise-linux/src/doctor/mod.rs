@@ -19,6 +19,7 @@ mod quirks;
 mod surroundings;
 pub(crate) mod trimmers;
 mod unchecked;
+mod users;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -232,6 +233,9 @@ pub fn examine(root: &HostRoot, run: &Path, only: Option<&Path>) -> Result<Repor
         );
         findings.extend(unchecked::of_swap(root, &mounts));
         findings.extend(surroundings::of_removed_volumes(root, &mounts));
+        if !host.is_forbidden {
+            not_checked.extend(users::elsewhere(root, &mounts));
+        }
     }
     is_unchecked |= !is_any_checked && (!not_checked.is_empty() || file_systems.is_empty());
     Ok(Report {
@@ -321,6 +325,7 @@ impl Surroundings<'_> {
         ending::of_graph(&stack, &mut findings);
         findings.extend(kernels::of_stack(&stack, &self.release, self.kernel, &today));
         findings.extend(surroundings::of_errors(self.root, mount, &graph));
+        findings.extend(users::of_cache(&graph));
         let passes = graph.passes();
         let why_unknown = passes.is_none().then(|| graph.gap.clone());
         let refuses = self.refuses_fitrim(mount, &today, &graph);

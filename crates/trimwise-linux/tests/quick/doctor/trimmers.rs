@@ -945,3 +945,116 @@ fn accounts_of_the_host_are_given() {
         ),
     ]);
 }
+
+#[test]
+fn what_uses_devices_without_a_mount_here_is_told() {
+    let host = |rest: &str| {
+        format!(
+            "timer\nmount 22 1 8:0 / / rw - xfs /dev/sda rw\ndisk {SDA} 8:0 {GIB}\nlink proc/1/ns/mnt mnt:[1]\n{rest}"
+        )
+    };
+    let volume = |name: &str| {
+        format!(
+            "disk {NVME} 259:0 {GIB}\non dm-0 253:0 {GIB} {NVME}\ndm dm-0 {name} LVM-1\n\
+        link sys/devices/{NVME}/holders/dm-0 ../../../../../../virtual/block/dm-0\n"
+        )
+    };
+    let opened = |program: &str| {
+        volume("vg-raw")
+            + &format!(
+                "file proc/77/comm {program}\nlink proc/77/fd/5 /dev/dm-0\nlink proc/77/ns/mnt mnt:[1]"
+            )
+    };
+    // A process in a mount namespace of its own, in this control group.
+    let contained = |group: &str, rest: &str| {
+        volume("pve-vm--101--disk--0")
+            + &format!(
+                "link proc/88/ns/mnt mnt:[2]\nlink proc/89/ns/mnt mnt:[2]\nfile proc/88/cgroup 0::{group}\n\
+                 file proc/88/mountinfo 40 1 253:0 / / rw - ext4 /dev/mapper/pve-vm--101--disk--0 rw\n{rest}"
+            )
+    };
+    let mounted = "?unchecked.namespace.mounted";
+    judge(&[
+        (
+            &host(&volume("ceph--aaaa-osd--block--bbbb")),
+            "?unchecked.ceph.osd",
+            Some(true),
+            &["UNCHECKED dm-0: a Ceph OSD", "# ceph config get osd bdev_enable_discard"],
+        ),
+        (&host(&volume("vg-unused")), "", Some(true), &[]),
+        (
+            &host(&opened("qemu-system-x86")),
+            "?unchecked.device.in-use",
+            Some(true),
+            &["UNCHECKED dm-0: the disk of a virtual machine", "(qemu-system-x86)", "discard='unmap'"],
+        ),
+        (&host(&opened("bstore_aio")), "?unchecked.ceph.osd", Some(true), &["UNCHECKED dm-0"]),
+        (
+            &host(&opened("postgres")),
+            "?unchecked.device.in-use",
+            Some(true),
+            &["a database on the device itself"],
+        ),
+        (&host(&opened("tgtd")), "?unchecked.device.in-use", Some(true), &["so no fstrim reaches it (tgtd)"]),
+        // It only looks.
+        (&host(&opened("smartd")), "", Some(true), &[]),
+        // What accepts no TRIM is no loss.
+        (&host(&opened("postgres").replace(&format!("253:0 {GIB}"), "253:0 0")), "", Some(true), &[]),
+        // In use by a mount.
+        (
+            &host(&format!("mount 23 22 253:0 / /srv rw - xfs /dev/dm-0 rw\n{}", opened("postgres"))),
+            "",
+            Some(true),
+            &["!UNCHECKED"],
+        ),
+        (
+            &host(&contained("/lxc/101/ns", "file etc/pve/x")),
+            mounted,
+            Some(true),
+            &[
+                "UNCHECKED /dev/mapper/pve-vm--101--disk--0: mounted only in the mount namespace of the container 101, at /",
+                "# pct fstrim 101",
+            ],
+        ),
+        (
+            &host(&contained("/lxc.payload.web/init.scope", "")),
+            mounted,
+            Some(true),
+            &["the container web (LXC)", "# nsenter --target 88 --mount fstrim --verbose /\n"],
+        ),
+        (
+            &host(&contained("/system.slice/docker-1.scope", "")),
+            mounted,
+            Some(true),
+            &["a container of Docker"],
+        ),
+        (&host(&contained("/user.slice", "")), mounted, Some(true), &["process 88"]),
+        // The same namespace, or the same file system.
+        (&host(&contained("/", "").replace("mnt:[2]", "mnt:[1]")), "", Some(true), &[]),
+        (&host(&contained("/", "").replace("40 1 253:0", "40 1 8:0")), "", Some(true), &[]),
+        (
+            &host("file proc/spl/kstat/zfs/tank/state ONLINE"),
+            "?unchecked.zfs.by-itself",
+            Some(true),
+            &["UNCHECKED nothing of it is mounted here: zfs, pool tank"],
+        ),
+        // An OSD by the folder of its data.
+        (
+            &host(&(volume("vg-x") + "link var/lib/ceph/osd/ceph-3/block /dev/dm-0")),
+            "?unchecked.ceph.osd",
+            Some(true),
+            &["UNCHECKED dm-0"],
+        ),
+        // The cache of a bcache.
+        (
+            &format!(
+                "timer\nmount 22 1 252:0 / / rw - xfs /dev/bcache0 rw\ndisk {SDA} 8:0 {GIB}\ndisk {NVME} 259:0 {GIB}\n\
+                 on bcache0 252:0 {GIB} {SDA} {NVME}\nlink sys/devices/virtual/block/bcache0/bcache ../../../{SDA}/bcache\n\
+                 file sys/devices/{SDA}/bcache/running 1\nfile sys/devices/{NVME}/bcache/discard 0"
+            ),
+            "layer.bcache-cache.no-discard",
+            Some(true),
+            &["note nvme0n1: the cache of a bcache", "# echo 1 > /sys/block/nvme0n1/bcache/discard"],
+        ),
+    ]);
+}
