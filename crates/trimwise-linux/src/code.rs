@@ -77,6 +77,7 @@ const CONFIGURING: &str = "docs/guide.md#configuring-it";
 const FAILS: &str = "docs/guide.md#when-a-drive-or-a-path-fails";
 const METRICS: &str = "docs/guide.md#metrics";
 const TRIM: &str = "docs/guide.md#trimming-a-mounted-file-system";
+const SECRECY: &str = "docs/book/secrecy.md#what-discards-reveal-through-encryption";
 const VERIFY: &str = "docs/guide.md#does-trim-work-here-verify";
 
 codes! {
@@ -84,10 +85,14 @@ codes! {
         "Somebody set the device's largest discard to 0, so the kernel sends it no TRIM."
         "Write a limit into queue/discard_max_bytes, and remove what sets it to 0 at boot."
         "queue/discard_max_bytes is 0 in sysfs while discard_max_hw_bytes is not."
-    LuksDiscardsOff Problem "layer.luks.discards-off", DOCTOR, ["the_layer_at_which_trim_stops_is_named", "steps_are_in_an_order_that_helps"];
+    LuksDiscardsOff Problem "layer.luks.discards-off", SECRECY, ["the_layer_at_which_trim_stops_is_named", "steps_are_in_an_order_that_helps"];
         "A LUKS volume drops TRIM, as it does by default: TRIM reveals which blocks are free, though not their contents."
         "If you accept that, refresh it with --allow-discards; for LUKS1, also add `discard` to /etc/crypttab."
         "The mapping accepts no TRIM though the devices below do, and nothing asks for discard."
+    CryptPassesTrim Note "layer.crypt.passes-trim", SECRECY, ["an_option_counts_where_something_reads_it"];
+        "An encrypted layer passes TRIM on, so the drive shows which blocks are free, though not their contents."
+        "If others must not know how full the volume is, leave TRIM off."
+        "A dm-crypt mapping accepts TRIM."
     CryptDiscardsOff Problem "layer.crypt.discards-off", DOCTOR, ["the_table_tells_what_stops_trim", "a_remedy_fits_its_layer"];
         "A dm-crypt mapping without LUKS (plain, TrueCrypt, VeraCrypt) drops TRIM, as it does by default."
         "Open it with allow_discards, unless it hides a second volume, whose data TRIM would destroy."

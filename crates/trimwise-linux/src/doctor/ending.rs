@@ -48,8 +48,14 @@ pub(crate) fn of_graph(stack: &Stack<'_>, findings: &mut Vec<Finding>) {
             let what = "trimming it frees space in its pool, but TRIM goes no further down";
             findings.push(Finding::new(Code::ThinKeptInPool, node.name.clone(), what));
         }
-        if let Kind::Disk(disk) = &node.kind {
-            findings.extend(drive::other_mode(stack.root, node, disk));
+        match &node.kind {
+            Kind::Disk(disk) => findings.extend(drive::other_mode(stack.root, node, disk)),
+            Kind::Crypt(..) => findings.push(Finding::new(
+                Code::CryptPassesTrim,
+                node.name.clone(),
+                "it passes TRIM on: the drive shows which blocks are free, though not their contents",
+            )),
+            _ => {}
         }
         match &node.kind {
             Kind::Loop(file) if node.is_whole && node.below.is_empty() => {
