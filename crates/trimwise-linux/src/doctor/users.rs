@@ -14,6 +14,7 @@ use crate::block_device::{SysBlock, devices_in_sysfs, of_node};
 use crate::code::Code;
 use crate::host_root::HostRoot;
 use crate::mount::{Mount, parse_mountinfo};
+use crate::privilege::advice;
 use crate::text::quoted;
 
 const PROCESSES_MAX: usize = 32_768;
@@ -90,7 +91,7 @@ pub(super) fn elsewhere(root: &HostRoot, mounts: &[Mount]) -> Vec<Finding> {
         .filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
         .take(PROCESSES_MAX)
         .collect();
-    let namespaces = in_namespaces(root, mounts, &processes, &mut findings);
+    let (namespaces, hidden) = in_namespaces(root, mounts, &processes, &mut findings);
     findings.extend(of_pools(root, mounts));
     let mut left = left_over(root, mounts, &namespaces);
     let mut by_user: BTreeMap<(usize, String), BTreeSet<String>> = BTreeMap::new();
@@ -110,7 +111,20 @@ pub(super) fn elsewhere(root: &HostRoot, mounts: &[Mount]) -> Vec<Finding> {
             by_user.entry((0, String::new())).or_default().insert(left.remove(at).name());
         }
     }
+    // Without a device left over, there is nothing that they could use.
     if !left.is_empty() {
+        findings.extend((hidden > 0).then(|| {
+            let names = shown(left.iter().map(SysBlock::name));
+            Finding::new(
+                Code::ProcessesHidden,
+                "/proc",
+                format!(
+                    "{names} may be in use: the mounts and open devices of {hidden} of {} processes could not be looked at",
+                    processes.len()
+                ),
+            )
+            .mended_by(advice("run `trimwise doctor` as root"))
+        }));
         findings.extend(open_in(root, &processes, &left, DESCRIPTORS_MAX, &mut by_user));
     }
     findings.extend(by_user.into_iter().map(|((index, program), devices)| {
@@ -133,13 +147,14 @@ fn shown(names: impl Iterator<Item = String>) -> String {
     names[..names.len().min(SHOWN_MAX)].join(", ") + &more
 }
 
-/// Reports file systems that are mounted only in other mount namespaces, and returns those mounts.
+/// Reports file systems that are mounted only in other mount namespaces. Returns those mounts, and the number of processes
+/// whose namespace cannot be seen.
 fn in_namespaces(
     root: &HostRoot,
     mounts: &[Mount],
     processes: &[String],
     findings: &mut Vec<Finding>,
-) -> Vec<Mount> {
+) -> (Vec<Mount>, usize) {
     let (mut known, mut hidden) = (BTreeSet::new(), 0_usize);
     let mut found: Vec<(String, Mount)> = Vec::new();
     for process in processes {
@@ -162,18 +177,6 @@ fn in_namespaces(
                 found.push((process.clone(), mount));
             }
         }
-    }
-    if hidden > 0 {
-        findings.push(
-            Finding::new(
-                Code::ProcessesHidden,
-                "/proc",
-                format!(
-                    "the mounts and open devices of {hidden} processes of other users were not looked at"
-                ),
-            )
-            .mended_by("run `trimwise doctor` as root"),
-        );
     }
     let mut by_container: BTreeMap<(String, String), Vec<&Mount>> = BTreeMap::new();
     for (process, mount) in &found {
@@ -199,7 +202,7 @@ fn in_namespaces(
         .mended_by("trim it from this host at intervals, since a container may not trim")
         .with_commands(commands, [])
     }));
-    found.into_iter().map(|(_, mount)| mount).collect()
+    (found.into_iter().map(|(_, mount)| mount).collect(), hidden)
 }
 
 /// Returns the container of a process by its control group: `lxc 101`, `docker`.

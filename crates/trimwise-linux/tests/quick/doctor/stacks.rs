@@ -1294,7 +1294,8 @@ fn an_option_counts_where_something_reads_it() {
         judge(&[(&crypt(at, name, format, &rest), code, Some(false), words)]);
     }
     let open = crypt("/", "c", "LUKS2", "").replace("254:9 0", &format!("254:9 {GIB}"));
-    let shows = ["note dm-9: it passes TRIM on: the drive shows which blocks are free, though not their contents"];
+    let shows =
+        ["note dm-9: it passes TRIM on: the drive shows which blocks are free, though not their contents"];
     judge(&[(&open, "layer.crypt.passes-trim", Some(true), &shows)]);
 }
 
