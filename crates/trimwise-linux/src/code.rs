@@ -201,6 +201,10 @@ codes! {
         "A drive does not support TRIM."
         "Nothing on this host helps; use another drive, or newer firmware."
         "The disk's largest discard is 0, and nothing on this host switched it off."
+    DriveTrimReported Note "disk.drive.trim-reported", DOCTOR, ["a_drive_with_a_known_fault_is_named"];
+        "Such drives were reported to hang at TRIM or to ignore it, or the kernel carries TRIM out in another way on them."
+        "The finding says what to do; `trimwise verify` tests your own drive."
+        "Its model, and for some its firmware, are on trimwise's list, which names the reports."
     SataForbidden Problem "disk.sata.forbidden", DOCTOR, ["a_forced_value_counts_for_its_port", "a_remedy_fits_its_layer"];
         "The kernel's command line forbids TRIM to a SATA drive (libata.force)."
         "If the drive handles TRIM well, remove `notrim` from the command line and reboot."

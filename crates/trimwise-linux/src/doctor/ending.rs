@@ -49,7 +49,13 @@ pub(crate) fn of_graph(stack: &Stack<'_>, findings: &mut Vec<Finding>) {
             findings.push(Finding::new(Code::ThinKeptInPool, node.name.clone(), what));
         }
         match &node.kind {
-            Kind::Disk(disk) => findings.extend(drive::other_mode(stack.root, node, disk)),
+            Kind::Disk(disk) => {
+                findings.extend(drive::other_mode(stack.root, node, disk));
+                findings.extend(quirks::reported(&disk.model, &disk.firmware).map(|known| {
+                    let what = format!("{}: {} ({})", disk.model, known.what, known.source);
+                    Finding::new(Code::DriveTrimReported, node.name.clone(), what).mended_by(known.mend)
+                }));
+            }
             Kind::Crypt(..) => findings.push(Finding::new(
                 Code::CryptPassesTrim,
                 node.name.clone(),
