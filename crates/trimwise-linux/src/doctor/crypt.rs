@@ -15,10 +15,12 @@ use std::path::Path;
 
 use super::Finding;
 use super::ending::Stack;
-use super::graph::Node;
+use super::graph::{Graph, Node};
 use super::mapping::opened_to_trim;
+use crate::block_device::devices_in_sysfs;
 use crate::code::Code;
 use crate::host_root::HostRoot;
+use crate::mount::Mount;
 
 /// Whatever opens a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +45,8 @@ enum Place {
     LuksOptions,
     /// The same without a UUID: for volumes that the command line has opened and /etc/crypttab does not list.
     LuksOptionsOfAll,
+    /// `rd.luks.options=`, of a volume that the initramfs does not open.
+    LuksOptionsOfInitramfs,
     AllowDiscards,
     Cryptdevice,
     Cryptopts,
@@ -85,9 +89,10 @@ impl Opener {
     }
 
     /// Says how to ask for discard where this opener reads it.
-    fn remedy(self, volume: &Volume<'_>) -> String {
+    fn remedy(self, volume: &Volume<'_>, is_early: bool) -> String {
         let uuid = volume.dashed();
         match self {
+            Self::Systemd if !is_early => "`discard` in its line in /etc/crypttab".to_owned(),
             Self::Systemd => format!("rd.luks.options={uuid}=discard on the kernel's command line"),
             Self::GptAuto => format!(
                 "rd.luks.name={uuid}={} and rd.luks.options={uuid}=discard on the kernel's command line",
@@ -158,7 +163,7 @@ fn in_crypttab(table: &str, volume: &Volume<'_>) -> Option<bool> {
 }
 
 /// Returns the places that ask for discard for this volume.
-fn places(line: &str, crypttab: Option<bool>, volume: &Volume<'_>) -> Vec<Place> {
+fn places(line: &str, crypttab: Option<bool>, is_early: bool, volume: &Volume<'_>) -> Vec<Place> {
     let mut found = Vec::new();
     if crypttab == Some(true) {
         found.push(Place::Crypttab);
@@ -171,11 +176,13 @@ fn places(line: &str, crypttab: Option<bool>, volume: &Volume<'_>) -> Vec<Place>
                 let of_one = value
                     .split_once('=')
                     .filter(|(uuid, _)| uuid.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-'));
+                let is_in_vain = key.starts_with("rd.") && !is_early;
                 match of_one {
-                    Some((uuid, options)) => {
-                        (volume.is_named(uuid) && has_discard(options)).then_some(Place::LuksOptions)
+                    Some((uuid, options)) if volume.is_named(uuid) && has_discard(options) => {
+                        Some(if is_in_vain { Place::LuksOptionsOfInitramfs } else { Place::LuksOptions })
                     }
-                    None => has_discard(value).then_some(Place::LuksOptionsOfAll),
+                    None if has_discard(value) && !is_in_vain => Some(Place::LuksOptionsOfAll),
+                    _ => None,
                 }
             }
             // The beginning of a UUID is enough.
@@ -214,8 +221,17 @@ fn places(line: &str, crypttab: Option<bool>, volume: &Volume<'_>) -> Vec<Place>
     found
 }
 
+/// Returns true if `/` or `/usr` lies on this device, so that the initramfs opens it.
+fn is_opened_early(stack: &Stack<'_>, node: &Node) -> bool {
+    let is_early = |mount: &&Mount| ["/", "/usr"].iter().any(|point| mount.mount_point == Path::new(point));
+    stack.mounts.iter().filter(is_early).any(|mount| {
+        let devices = devices_in_sysfs(stack.root, mount).unwrap_or_default();
+        Graph::of(stack.root, &[], &devices).nodes.iter().any(|below| below.device == node.device)
+    })
+}
+
 /// Finds out what opens this volume at boot, or has opened it.
-fn opener(stack: &Stack<'_>, line: &str, is_listed: bool, volume: &Volume<'_>) -> Opener {
+fn opener(stack: &Stack<'_>, line: &str, is_listed: bool, is_early: bool, volume: &Volume<'_>) -> Opener {
     let root = stack.root;
     let point = &stack.mount.mount_point;
     let unlocked = root.whole_text("/run/udisks2/unlocked-crypto-dev").unwrap_or_default();
@@ -235,7 +251,6 @@ fn opener(stack: &Stack<'_>, line: &str, is_listed: bool, volume: &Volume<'_>) -
     {
         return Opener::GptAuto;
     }
-    let is_early = point == Path::new("/") || point.starts_with("/usr");
     let otherwise = if is_systemd { Opener::Systemd } else { Opener::Unknown };
     if !is_early {
         return otherwise;
@@ -284,8 +299,9 @@ pub(super) fn ending(stack: &Stack<'_>, node: &Node, name: &str, format: &str) -
     let listed = in_crypttab(&stack.root.whole_text("/etc/crypttab").unwrap_or_default(), &volume);
     let below = node.below.first().map(|&below| stack.graph.nodes[below].device.node());
     let flag = below.filter(|_| format == "LUKS2").and_then(|node| in_header(stack.root, &node));
-    let opener = opener(stack, &line, listed.is_some(), &volume);
-    let mut asking = places(&line, listed, &volume);
+    let is_early = is_opened_early(stack, node);
+    let opener = opener(stack, &line, listed.is_some(), is_early, &volume);
+    let mut asking = places(&line, listed, is_early, &volume);
     asking.extend((flag == Some(true)).then_some(Place::Header));
     let reads = |place: &Place| opener.reads(*place);
     let heard = asking.iter().copied().find(reads);
@@ -295,7 +311,7 @@ pub(super) fn ending(stack: &Stack<'_>, node: &Node, name: &str, format: &str) -
         (Some(place), _) => (
             Code::CryptOpenedBeforeOption,
             format!("though {} asks for discard: it was opened before that, or by an older initramfs", place.name()),
-            format!("let TRIM through {}", again(stack, &volume, place, is_lasting)),
+            format!("let TRIM through {}", again(stack, &volume, place, is_early, is_lasting)),
         ),
         (None, Some(&place)) => (
             Code::CryptOptionNotHeard,
@@ -309,7 +325,7 @@ pub(super) fn ending(stack: &Stack<'_>, node: &Node, name: &str, format: &str) -
                 false if commands.is_empty() => format!("let TRIM through by {}", by_hand(&volume)),
                 false => format!(
                     "let TRIM through for now (it asks for the passphrase); for each boot by {}",
-                    opener.remedy(&volume)
+                    opener.remedy(&volume, is_early)
                 ),
             },
         ),
@@ -335,6 +351,9 @@ fn unheard(place: Place, opener: Opener, is_listed: bool) -> String {
         }
         Place::AllowDiscards if opener == Opener::Systemd => {
             "systemd in the initramfs does not read rd.luks.allow-discards, which only dracut without systemd does".to_owned()
+        }
+        Place::LuksOptionsOfInitramfs => {
+            "rd.luks.options= counts only for volumes that the initramfs opens".to_owned()
         }
         Place::LuksOptionsOfAll | Place::LuksOptions => {
             format!("{} does not read luks.options= and rd.luks.options=", opener.name())
@@ -379,7 +398,7 @@ fn first_time(volume: &Volume<'_>) -> String {
 }
 
 /// Says how to let TRIM through where something already asks for it.
-fn again(stack: &Stack<'_>, volume: &Volume<'_>, place: Place, is_lasting: bool) -> String {
+fn again(stack: &Stack<'_>, volume: &Volume<'_>, place: Place, is_early: bool, is_lasting: bool) -> String {
     let rebuild = match volume.format {
         "LUKS1" | "LUKS2" => {
             "for now (it asks for the passphrase); for each boot rebuild the initramfs (update-initramfs -u, dracut -f, \
@@ -389,7 +408,7 @@ fn again(stack: &Stack<'_>, volume: &Volume<'_>, place: Place, is_lasting: bool)
         _ => first_time(volume),
     };
     let looked = match place {
-        Place::Crypttab => match in_initramfs(stack.root, volume) {
+        Place::Crypttab if is_early => match in_initramfs(stack.root, volume) {
             Ok((file, Some(true))) => format!(". {file} has it too, so the next boot opens it with discard"),
             Ok((file, Some(false))) => format!(". {file} has an older copy, without it"),
             Ok((file, None)) => format!(". {file} does not list it"),

@@ -1281,6 +1281,30 @@ fn an_option_counts_where_something_reads_it() {
             off,
             &[lasting],
         ),
+        // Not opened in the initramfs.
+        (
+            "/data",
+            "x",
+            "LUKS1",
+            cmdline(&format!("rd.luks.options={DASHED}=discard")),
+            unheard,
+            &[
+                "rd.luks.options= counts only for volumes that the initramfs opens",
+                "by `discard` in its line in /etc/crypttab",
+            ],
+        ),
+        ("/data", "x", "LUKS1", cmdline("rd.luks.options=1-2=discard"), off, &[]),
+        ("/data", "x", "LUKS1", cmdline("rd.luks.options=discard"), off, &[]),
+        (
+            "/data",
+            "x",
+            "LUKS1",
+            format!(
+                "file etc/crypttab x UUID={DASHED} none discard\nfile etc/mkinitcpio.conf HOOKS=(encrypt)"
+            ),
+            asked,
+            &["!looked at", "!/boot"],
+        ),
         // crypttab may name the volume by its UUID alone.
         (
             "/data",
