@@ -244,7 +244,11 @@ fn opener(stack: &Stack<'_>, line: &str, is_listed: bool, is_early: bool, volume
     });
     let is_systemd = crate::systemd::is_running(root);
     let value = |key: &str| line.split_whitespace().rev().find_map(|word| word.strip_prefix(key));
-    let is_auto = || value("root=").is_none_or(|of| of.starts_with("gpt-auto")) && volume.name == "root";
+    // It names a mapping after where it mounts it (systemd-gpt-auto-generator(8)), and finds `/` unless root= does.
+    let is_auto = || match volume.name {
+        "root" => value("root=").is_none_or(|of| of.starts_with("gpt-auto")),
+        name => ["home", "srv", "var"].contains(&name) && *point == Path::new("/").join(name),
+    };
     let mentions = |word: &str| word.split(['=', ':', ',']).any(|part| volume.is_named(part));
     if unit.is_some_and(|unit| unit.contains("gpt-auto"))
         || is_systemd && is_auto() && !is_listed && !line.split_whitespace().any(mentions)

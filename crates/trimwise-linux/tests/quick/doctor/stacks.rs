@@ -1154,6 +1154,22 @@ fn an_option_counts_where_something_reads_it() {
             unheard,
             &[gpt_auto],
         ),
+        (
+            "/home",
+            "home",
+            "LUKS2",
+            cmdline("root=/dev/sda1 luks.options=discard"),
+            unheard,
+            &[gpt_auto, lasting],
+        ),
+        (
+            "/data",
+            "home",
+            "LUKS2",
+            cmdline("luks.options=discard"),
+            unheard,
+            &["!gpt-auto", "counts only for volumes that"],
+        ),
         // The volume is named, so systemd-cryptsetup-generator reads the option.
         (
             "/",
