@@ -85,7 +85,7 @@ codes! {
         "Somebody set the device's largest discard to 0, so the kernel sends it no TRIM."
         "Write a limit into queue/discard_max_bytes, and remove what sets it to 0 at boot."
         "queue/discard_max_bytes is 0 in sysfs while discard_max_hw_bytes is not."
-    LuksDiscardsOff Problem "layer.luks.discards-off", SECRECY, ["the_layer_at_which_trim_stops_is_named", "steps_are_in_an_order_that_helps"];
+    LuksDiscardsOff Problem "layer.luks.discards-off", DOCTOR, ["the_layer_at_which_trim_stops_is_named", "steps_are_in_an_order_that_helps"];
         "A LUKS volume drops TRIM, as it does by default: TRIM reveals which blocks are free, though not their contents."
         "If you accept that, refresh it with --allow-discards; for LUKS1, also add `discard` to /etc/crypttab."
         "The mapping accepts no TRIM though the devices below do, and nothing asks for discard."
