@@ -77,6 +77,7 @@ const CONFIGURING: &str = "docs/guide.md#configuring-it";
 const FAILS: &str = "docs/guide.md#when-a-drive-or-a-path-fails";
 const METRICS: &str = "docs/guide.md#metrics";
 const TRIM: &str = "docs/guide.md#trimming-a-mounted-file-system";
+const SECRECY: &str = "docs/book/secrecy.md#what-discards-reveal-through-encryption";
 const VERIFY: &str = "docs/guide.md#does-trim-work-here-verify";
 
 codes! {
@@ -88,6 +89,10 @@ codes! {
         "A LUKS volume drops TRIM, as it does by default: TRIM reveals which blocks are free, though not their contents."
         "If you accept that, refresh it with --allow-discards; for LUKS1, also add `discard` to /etc/crypttab."
         "The mapping accepts no TRIM though the devices below do, and nothing asks for discard."
+    CryptPassesTrim Note "layer.crypt.passes-trim", SECRECY, ["an_option_counts_where_something_reads_it"];
+        "An encrypted layer passes TRIM on, so the drive shows which blocks are free, though not their contents."
+        "If others must not know how full the volume is, leave TRIM off."
+        "A dm-crypt mapping accepts TRIM."
     CryptDiscardsOff Problem "layer.crypt.discards-off", DOCTOR, ["the_table_tells_what_stops_trim", "a_remedy_fits_its_layer"];
         "A dm-crypt mapping without LUKS (plain, TrueCrypt, VeraCrypt) drops TRIM, as it does by default."
         "Open it with allow_discards, unless it hides a second volume, whose data TRIM would destroy."
@@ -96,6 +101,10 @@ codes! {
         "/etc/crypttab or the kernel's command line asks for discard, but the mapping was opened without it."
         "Refresh the mapping, and rebuild the initramfs, which has its own copy of /etc/crypttab."
         "The mapping accepts no TRIM, though crypttab or the command line asks for discard."
+    CryptOptionNotHeard Problem "layer.crypt.option-not-heard", DOCTOR, ["an_option_counts_where_something_reads_it"];
+        "Something asks for discard, but whatever opens the volume does not read it."
+        "For LUKS2 set the flag in the header (`cryptsetup refresh --allow-discards --persistent`); otherwise ask where it is read."
+        "The command line or crypttab asks for discard; what opens the volume is known by generated units, udisks's state, the initramfs's program and the mount point."
     CryptOpenedBeforeTrim Problem "layer.crypt.opened-before-trim", DOCTOR, ["the_table_tells_what_stops_trim"];
         "A dm-crypt mapping passes TRIM on, but was opened before the devices below accepted any."
         "Refresh the mapping, so that it picks up the limit of the devices below."
@@ -120,6 +129,10 @@ codes! {
         "VDO reuses trimmed space itself, and does not pass TRIM on to the devices below."
         "Nothing on this host helps; use the disk without VDO."
         "A device below the file system is an LVM VDO pool."
+    VdoTrimLoad Note "layer.vdo.trim-load", DOCTOR, ["vdo_passes_nothing_on"];
+        "VDO takes discards in blocks of 4 KiB, so an fstrim of a large volume may load it for a long time."
+        "Trim at quiet times and in slices, or raise vdo_max_discard."
+        "A VDO pool below the file system takes discards far smaller than its disks do."
     SnapshotNoTrim Problem "layer.snapshot.no-trim", DOCTOR, ["the_cause_is_the_likeliest"];
         "Neither an LVM snapshot nor its origin passes TRIM on, because they share blocks."
         "Remove the snapshot, or use thin volumes, which pass TRIM on even with snapshots."
@@ -180,10 +193,18 @@ codes! {
         "The file of a loop device lies on a file system that cannot punch holes."
         "Put the file on ext4, XFS, btrfs or tmpfs."
         "The type of the file system that holds the file, even if the loop device accepts TRIM."
+    LimitTiny Note "layer.limit.tiny", DOCTOR, ["a_kernel_that_harms_or_barely_trims_is_named"];
+        "A layer cuts discards into far smaller pieces than the devices below take, so a trim takes very many commands."
+        "For RAID 10, use Linux 5.13 or later; trim at quiet times."
+        "The layer's largest discard is at most 16 MiB, and that of every device below is at least 64 times as large."
     DriveNoTrim Problem "disk.drive.no-trim", DOCTOR, ["a_forced_value_counts_for_its_port", "a_controller_hides_what_is_behind_it"];
         "A drive does not support TRIM."
         "Nothing on this host helps; use another drive, or newer firmware."
         "The disk's largest discard is 0, and nothing on this host switched it off."
+    DriveTrimReported Note "disk.drive.trim-reported", DOCTOR, ["a_drive_with_a_known_fault_is_named"];
+        "Such drives were reported to hang at TRIM or to ignore it, or the kernel carries TRIM out in another way on them."
+        "The finding says what to do; `trimwise verify` tests your own drive."
+        "Its model, and for some its firmware, are on trimwise's list, which names the reports."
     SataForbidden Problem "disk.sata.forbidden", DOCTOR, ["a_forced_value_counts_for_its_port", "a_remedy_fits_its_layer"];
         "The kernel's command line forbids TRIM to a SATA drive (libata.force)."
         "If the drive handles TRIM well, remove `notrim` from the command line and reboot."
@@ -220,6 +241,10 @@ codes! {
         "A SCSI disk claims to offer TRIM, but the kernel does not use it."
         "Write the method that it claims into provisioning_mode, and add a udev rule that does so at each boot."
         "The disk's page B2 names a way to discard, but provisioning_mode is something else."
+    ScsiOtherMode Note "disk.scsi.other-mode", DOCTOR, ["accounts_of_the_host_are_given"];
+        "A SCSI disk claims UNMAP first, but is sent WRITE SAME, which some disks refuse. A problem before Linux 4.12, which prefers it."
+        "Write `unmap` into provisioning_mode, and add a udev rule that does so at each boot."
+        "provisioning_mode is writesame_16 or writesame_10, and the disk's page B2 has LBPU."
     ScsiDisabled Problem "disk.scsi.disabled", DOCTOR, ["a_switch_is_looked_at_whatever_connects_the_disk", "a_remedy_fits_its_layer"];
         "TRIM is switched off for a SCSI disk: by hand, or by the kernel because the disk rejected a discard."
         "Switch it on; if the disk rejects TRIM again, nothing helps."
@@ -283,7 +308,19 @@ codes! {
     Ext4DiscardsTooMuch Note "fs.ext4.discards-too-much", DOCTOR, ["ext4_s_discard_option_sends_too_much_on_new_kernels", "a_loop_device_refers_to_the_file_system_of_its_file"];
         "ext4's online discard sends far more than was freed when scattered files are removed."
         "`trimwise advise --here` says whether that costs anything on this drive."
-        "An ext4 file system is mounted with discard on Linux 6.1 or later."
+        "An ext4 file system is mounted with discard on Linux 6.8 or later, or on a stable kernel with that change: 5.15.149, 6.1.77, 6.6.16, 6.7.4 and later ones."
+    Ext4Errors Problem "fs.ext4.errors", DOCTOR, ["accounts_of_the_host_are_given"];
+        "ext4 has recorded errors in its superblock: what it calls free may hold files, and a trim would destroy them."
+        "Find the cause in the kernel's log, and check the file system before trimming it."
+        "errors_count in /sys/fs/ext4/DEV is not 0."
+    KernelLosesData Problem "kernel.discard.loses-data", DOCTOR, ["a_kernel_that_harms_or_barely_trims_is_named"];
+        "This kernel discards blocks that are in use on a stack like this."
+        "Do not trim it, neither by a timer nor by discard, before the kernel is updated."
+        "The kernel's version, or the one that its distribution started from, and the layers below; a note if the version only may have the fault."
+    KernelCrashes Problem "kernel.discard.crashes", DOCTOR, ["a_kernel_that_harms_or_barely_trims_is_named"];
+        "This kernel crashes or hangs when a stack like this is trimmed."
+        "Do not trim it, neither by a timer nor by discard, before the kernel is updated."
+        "The kernel's version, or the one that its distribution started from, and the layers below; a note if the version only may have the fault."
     ReadOnly Note "mount.options.read-only", DOCTOR, ["ntfs3_trims_only_if_it_is_mounted_with_discard", "what_needs_no_trim_or_must_not_have_it_is_told"];
         "The file system is mounted read-only: there is nothing to trim."
         "Nothing."
@@ -332,6 +369,10 @@ codes! {
         "Nothing trims the file system: fstrim.service runs no fstrim."
         "Remove the file that replaces its command; `systemctl cat fstrim.service` shows which."
         "fstrim.timer is enabled, but ExecStart of its service does not call fstrim."
+    CronNotExecutable Problem "mount.cron.not-executable", DOCTOR, ["accounts_of_the_host_are_given"];
+        "Nothing trims the file system: the script for cron that would is not executable, so run-parts leaves it out."
+        "Make it executable."
+        "A script in /etc/cron.* or /etc/periodic calls fstrim, and its mode has no x."
     ReadOnlyInFstab Problem "mount.fstab.read-only", DOCTOR, ["only_what_runs_trims"];
         "Nothing trims the file system: its line in /etc/fstab says ro, and fstrim skips such file systems."
         "Remove ro from its line, or let fstrim.timer follow all mounts."
@@ -344,6 +385,10 @@ codes! {
         "Nothing trims the file system: every timer, job and daemon on this host leaves it out."
         "Let one of them cover it, or let trimwised manage it."
         "The calls of fstrim on this host and the daemon's status; the finding says why for each."
+    LvmIssueDiscards Note "host.lvm.issue-discards-off", DOCTOR, ["accounts_of_the_host_are_given"];
+        "LVM does not discard removed logical volumes, so the disk below, which others could use, keeps their space."
+        "Set issue_discards = 1 in /etc/lvm/lvm.conf."
+        "lvm.conf does not set issue_discards to 1, and a logical volume lies on a virtual disk or one of another host."
     SeveralTrimmers Note "host.trimmers.several", DOCTOR, ["nothing_trims_or_two_things_do", "the_state_in_effect_counts"];
         "More than one timer, job or daemon trims the same free space."
         "Keep one of them."
@@ -392,6 +437,26 @@ codes! {
         "ZFS has no FITRIM, and trims by itself; whether it does was not checked."
         "`zpool get autotrim` shows whether it trims, `zpool status -t` when it last did."
         "The type of the file system."
+    NamespaceMount Unchecked "unchecked.namespace.mounted", DOCTOR, ["what_uses_devices_without_a_mount_here_is_told"];
+        "A file system is mounted only in another mount namespace, such as a container's, which this host's fstrim does not see."
+        "On Proxmox `pct fstrim ID`; elsewhere `nsenter --target PID --mount fstrim MOUNT`."
+        "/proc/PID/mountinfo of one process of each other mount namespace."
+    CephOsd Unchecked "unchecked.ceph.osd", DOCTOR, ["what_uses_devices_without_a_mount_here_is_told"];
+        "A Ceph OSD uses a device directly; whether it discards was not checked."
+        "`ceph config get osd bdev_enable_discard` shows whether it does."
+        "The name of the logical volume, /var/lib/ceph/osd/*/block, or a process that has the device open."
+    DeviceRaw Unchecked "unchecked.device.in-use", DOCTOR, ["what_uses_devices_without_a_mount_here_is_told"];
+        "A program uses a block device directly: a virtual machine, a database or another. Whether anything trims it was not checked."
+        "Trim in the guest, or let the program discard; the finding says which it is."
+        "A process has the device open, and no mount, swap area or other device lies on it."
+    BcacheCache Note "layer.bcache-cache.no-discard", DOCTOR, ["what_uses_devices_without_a_mount_here_is_told"];
+        "The cache of a bcache is never trimmed: no fstrim reaches it, and bcache does not discard freed buckets unless told to."
+        "Write 1 into bcache/discard of the device."
+        "bcache/discard of a cache device is 0."
+    ProcessesHidden Unchecked "unchecked.processes.hidden", DOCTOR, ["open_files_are_looked_at_up_to_a_number"];
+        "Not all processes could be looked at, so devices may be in use without a mount here."
+        "Run `trimwise doctor` as root."
+        "/proc/PID/ns of other users' processes cannot be read, or there are too many open files."
     Served Unchecked "unchecked.fuse.served", DOCTOR, ["only_local_data_that_was_not_checked_counts", "what_was_not_checked_is_not_called_sound"];
         "A process serves the file system (FUSE), and only that process knows whether it passes TRIM on."
         "Try it: `fstrim --verbose MOUNT`; ntfs-3g has supported it since 2015."
@@ -480,6 +545,10 @@ codes! {
         "TRIM takes effect on only part of its range, or only on some of the drives."
         "Read the reasons; trim in larger pieces, or use another drive."
         "`trimwise verify` still read old data in part of what it had trimmed."
+    VerifySmallIgnored Note "verify.trim.small-ignored", VERIFY, ["small_pieces_that_are_ignored_are_told_beside_a_good_verdict"];
+        "TRIM of a large file arrives, but the device frees nothing of small pieces, although it acknowledges them."
+        "Leave them out with `fstrim --minimum`; their space comes back together with what is next to it."
+        "`trimwise verify dir:` freed pieces of several sizes, trimmed, and read the disk."
     VerifyRestoresInPart Problem "verify.trim.restores-in-part", VERIFY, ["each_finding_of_a_fleet_has_a_code", "each_verdict_on_a_drive_has_its_code"];
         "TRIM restores only part of the drive's speed."
         "Read the reasons; keep more of the drive free."
@@ -507,6 +576,11 @@ codes! {
 }
 
 impl Code {
+    /// True for what is wrong in such a way that the file system must not be trimmed before it is mended.
+    pub fn forbids_trim(self) -> bool {
+        matches!(self, Self::Failed | Self::Ext4Errors | Self::KernelLosesData | Self::KernelCrashes)
+    }
+
     pub fn entry(self) -> &'static Entry {
         &CODES[self as usize]
     }

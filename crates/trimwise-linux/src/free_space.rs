@@ -1,7 +1,7 @@
 //! Estimates a trim's discards from the file system's own map of its free space.
 //!
 //! ext4 and XFS list their free extents (FS_IOC_GETFSMAP), from the same structures that their FITRIM walks. For others
-//! there is only a bound: the devices' size less the space in use.
+//! there is only a bound: the devices' size, as far as the file system uses it, less the space in use.
 //!
 //! The maps do not show everything: ext4 skips groups that it remembers as trimmed, and XFS skips extents that were
 //! freed a moment ago. The free space also changes while the file system is in use.
@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use trimwise::units::Bytes;
 
 use crate::block_device::{BlockDevice, DiscardLimits, btrfs_directory, number_in};
-use crate::ioctl::{Fsmap, FsmapQuery};
+use crate::ioctl::{Fsmap, FsmapQuery, btrfs};
 use crate::layout::{Kind, Layout};
 use crate::trim::Span;
 
@@ -286,6 +286,9 @@ pub fn commands(limits: DiscardLimits, start: u64, bytes: u64) -> u64 {
 /// few: file systems reserve space that FITRIM trims anyway (btrfs: 1,022.6 MiB discarded where 1,018.2 MiB were free).
 fn unused(kind: Kind, file: BorrowedFd<'_>, devices: &[BlockDevice]) -> Result<Bytes, Errno> {
     let held = devices.iter().fold(0, |sum: u64, device| sum.saturating_add(device.size.0));
+    // Without what a btrfs does not use of its devices.
+    let of_btrfs = (kind == Kind::Btrfs).then(|| btrfs::held(file).ok()).flatten();
+    let held = of_btrfs.map_or(held, |of_btrfs| of_btrfs.min(held));
     let used = match devices.first().filter(|_| kind == Kind::Btrfs).and_then(btrfs_used) {
         Some(used) => used,
         None if kind == Kind::Btrfs => 0,

@@ -63,7 +63,7 @@ pub(crate) fn table(name: &str) -> Result<String, TableError> {
     dmsetup("table", name)
 }
 
-/// Returns what `dmsetup table` or `dmsetup status` says of a mapping.
+/// Returns what `dmsetup VERB NAME` prints.
 pub(crate) fn dmsetup(verb: &str, name: &str) -> Result<String, TableError> {
     let output = Command::new("dmsetup").args([verb, name]).stdin(Stdio::null()).output();
     let output = output.map_err(|error| TableError::NoTable(format!("dmsetup: {error}")))?;

@@ -3,7 +3,8 @@
 //! The test writes a file and looks up its blocks (FIEMAP). It reads them from the disk, past the file system, to check
 //! that they hold the file's bytes: only then are they known to be the right places. It empties and removes the file.
 //! The journal must commit this before the blocks can be trimmed; syncfs waits for that. The test trims that part of
-//! the file system (FITRIM) and reads the same places again. It writes nothing but that file.
+//! the file system (FITRIM) and reads the same places again. It writes nothing but that file. If the data are gone, it does
+//! the same with pieces of a second file ([`pieces`]).
 //!
 //! **Where it reads.** From the disk itself: partitions and linear mappings of the device mapper are followed down
 //! ([`layers`](crate::layers)). A layer that cannot be followed (RAID) is read at that level, and the report says so.
@@ -17,6 +18,7 @@
 //! Nor are blocks at an extent's ends that do not fill a whole granule.
 
 mod error;
+mod pieces;
 mod report;
 mod scratch;
 
@@ -40,6 +42,7 @@ use crate::raw_device::Promise;
 use crate::trim::{self, Ended, Plan, Target};
 
 pub use error::VerifyError;
+pub use pieces::{Pieces, ignored_up_to};
 pub use report::{Block, Counts, Disk, Found, Report, Verdict};
 use scratch::Scratch;
 
@@ -132,9 +135,22 @@ pub fn run(directory: &Path, bytes: Bytes, interrupted: &AtomicBool) -> Result<R
             break;
         }
     }
-    let disks = disks.into_iter().map(|disk| {
-        let after = disk.device.stat().ok().and_then(|stat| stat.discards);
-        let counted = after.zip(disk.before).map(|(after, before)| after.since(before));
+    let counted: Vec<_> = disks
+        .iter()
+        .map(|disk| disk.device.stat().ok().and_then(|stat| stat.discards).zip(disk.before))
+        .collect();
+    let is_gone = failed.is_none() && target.stops.is_empty();
+    let is_gone = is_gone && !blocks.iter().any(|block| block.is_whole && block.after_trim == Found::OldData);
+    let pieces = match is_gone {
+        true => pieces::run(directory, units, &stack, &disks, &target, interrupted),
+        false => Ok(Vec::new()),
+    };
+    let pieces = pieces.unwrap_or_else(|why| {
+        notes.push(format!("pieces of a file were not tested: {why}"));
+        Vec::new()
+    });
+    let disks = disks.into_iter().zip(counted).map(|(disk, counted)| {
+        let counted = counted.map(|(after, before)| after.since(before));
         Disk { name: disk.device.name.clone(), promise: disk.promise, counted }
     });
     Ok(Report {
@@ -145,6 +161,7 @@ pub fn run(directory: &Path, bytes: Bytes, interrupted: &AtomicBool) -> Result<R
         extents: lies.len(),
         disks: disks.collect(),
         blocks,
+        pieces,
         answered,
         trims,
         stops: target.stops,

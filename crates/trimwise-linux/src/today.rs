@@ -44,6 +44,8 @@ pub enum WhyNot {
     Masked(String),
     /// Its service, by name, runs no fstrim.
     RunsNothing(String),
+    /// Its script may not be executed, so run-parts leaves it out.
+    NotExecutable,
     /// It follows /etc/fstab, which does not list the file system.
     NotInFstab,
     /// It follows /etc/fstab, whose line for the file system has `ro`.
@@ -59,6 +61,7 @@ impl fmt::Display for NotHere {
             WhyNot::PolicyOff => f.write_str("its policy there is off"),
             WhyNot::Masked(service) => write!(f, "{service} is masked"),
             WhyNot::RunsNothing(service) => write!(f, "{service} runs no fstrim"),
+            WhyNot::NotExecutable => f.write_str("it is not executable, so cron's run-parts leaves it out"),
             WhyNot::NotInFstab => f.write_str("it follows /etc/fstab, which does not list this file system"),
             WhyNot::ReadOnlyInFstab => {
                 f.write_str("the file system's line in /etc/fstab says `ro`, and it skips such file systems")

@@ -22,6 +22,7 @@
 mod accounts;
 mod errno;
 mod error;
+mod held;
 mod settling;
 mod target;
 
@@ -37,6 +38,7 @@ use accounts::Failures;
 pub use accounts::{Accounts, Verdict, reports_failures};
 pub use errno::Meaning;
 pub use error::TrimError;
+pub use held::{Held, held_below};
 pub use settling::Settled;
 pub use target::{Before, Span, Target, TrimmedGroups};
 

@@ -282,6 +282,35 @@ fn of_scsi(node: &Node, disk: &Disk, otherwise: impl FnOnce() -> (Code, String, 
     }
 }
 
+/// The first kernel that takes UNMAP where a disk claims both (Linux's commit bcd069bb5dcd): before it, `sd` took WRITE SAME,
+/// which some targets refuse (<https://longhorn.io/kb/troubleshooting-fstrim-error>).
+const PREFERS_UNMAP_SINCE: (u32, u32) = (4, 12);
+
+/// Reports a SCSI disk that claims UNMAP first but is sent WRITE SAME. libata makes up its disks' claims.
+pub(super) fn other_mode(root: &HostRoot, node: &Node, disk: &Disk) -> Option<Finding> {
+    let Scsi { file, mode, claims } = disk.scsi.as_ref()?;
+    if !mode.starts_with("writesame") || *claims != Some("unmap") || disk.transport == Transport::Ata {
+        return None;
+    }
+    let kernel = root.text("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let is_old = super::version(&kernel).is_some_and(|found| found < PREFERS_UNMAP_SINCE);
+    let why = match is_old {
+        true => {
+            "Linux before 4.12 takes WRITE SAME where a disk claims both, and some disks then refuse it: fstrim ends in an I/O error"
+        }
+        false => "somebody set it, or the disk gives no limit for UNMAP",
+    };
+    let name = &node.name;
+    let finding = Finding::new(
+        Code::ScsiOtherMode,
+        name.clone(),
+        format!("{name} claims UNMAP first, but is sent `{mode}`: {why}"),
+    )
+    .mended_by(format!("write `unmap` into {file}, and add a udev rule that does so at each boot"))
+    .with_commands([format!("echo unmap > {}", quoted(file))], [format!("echo {mode} > {}", quoted(file))]);
+    Some(Finding { wrong: is_old, ..finding })
+}
+
 /// Reports a disk for which the kernel does not show whether it claims UNMAP; sg_vpd asks the disk itself.
 fn unknown_unmap(node: &Node, disk: &Disk, (code, what, mend): (Code, String, &str)) -> Finding {
     let name = &node.name;

@@ -79,11 +79,26 @@ pub(crate) fn of_graph(stack: &Stack<'_>, findings: &mut Vec<Finding>) {
             findings.push(Finding::new(Code::ThinKeptInPool, node.name.clone(), what));
         }
         match &node.kind {
+            Kind::Disk(disk) => {
+                findings.extend(drive::other_mode(stack.root, node, disk));
+                findings.extend(quirks::reported(&disk.model, &disk.firmware).map(|known| {
+                    let what = format!("{}: {} ({})", disk.model, known.what, known.source);
+                    Finding::new(Code::DriveTrimReported, node.name.clone(), what).mended_by(known.mend)
+                }));
+            }
+            Kind::Crypt(..) => findings.push(Finding::new(
+                Code::CryptPassesTrim,
+                node.name.clone(),
+                "it passes TRIM on: the drive shows which blocks are free, though not their contents",
+            )),
+            _ => {}
+        }
+        match &node.kind {
             Kind::Loop(file) if node.is_whole && node.below.is_empty() => {
                 findings.push(below_loop(node, file, stack.mounts));
             }
             Kind::Disk(Disk { hypervisor: Some(hypervisor), .. }) => {
-                findings.push(of_virtual(node, *hypervisor))
+                findings.push(of_virtual(stack.root, node, *hypervisor))
             }
             Kind::Disk(disk) if disk.transport == Transport::Ata => {
                 findings.extend(of_model(stack.root, node, disk));
@@ -231,7 +246,8 @@ fn of_model(root: &HostRoot, node: &Node, disk: &Disk) -> Option<Finding> {
     })
 }
 
-fn of_virtual(node: &Node, hypervisor: Hypervisor) -> Finding {
+fn of_virtual(root: &HostRoot, node: &Node, hypervisor: Hypervisor) -> Finding {
+    let kernel = root.text("/proc/sys/kernel/osrelease").unwrap_or_default();
     let found = |what: String| Finding::new(Code::VirtualHostUnknown, node.name.clone(), what);
     let what = "a virtual disk: it accepts TRIM, but whether its host passes that on to its own disk cannot be seen from here";
     let (more, mend) = match hypervisor {
@@ -240,6 +256,14 @@ fn of_virtual(node: &Node, hypervisor: Hypervisor) -> Finding {
             "check on the host: discard=unmap must be set for this disk, and its image must shrink after a trim".to_owned(),
         ),
         Hypervisor::Ebs | Hypervisor::Google => return found(what.to_owned()),
+        // https://github.com/microsoft/WSL/issues/4699 and 13075.
+        Hypervisor::HyperV if kernel.to_ascii_lowercase().contains("microsoft") => (
+            ". WSL's VHDX grows and does not shrink unless it is sparse",
+            "on Windows: `wsl --shutdown`, then `wsl --manage DISTRO --set-sparse true`; WSL 2.5 and later wants `--allow-unsafe`, \
+             too, because sparse files have lost data there. Otherwise compact the VHDX (`Optimize-VHD`, or diskpart's \
+             `compact vdisk`)"
+                .to_owned(),
+        ),
         other => ("", format!("check {}; its image must shrink after a trim", drive::on_host_of(other))),
     };
     found(format!("{what}{more}")).mended_by(mend)

@@ -3,9 +3,9 @@
 
 use std::path::Path;
 
-use super::Finding;
 use super::ending::Stack;
 use super::graph::{Kind, Node};
+use super::{Finding, crypt};
 use crate::block_device::{SysBlock, devices_in_sysfs, of_node};
 use crate::code::Code;
 use crate::mount::{Mount, nearest};
@@ -36,7 +36,7 @@ pub(super) fn ending(stack: &Stack<'_>, stop: usize) -> Finding {
             found(Code::CryptOpenedBeforeTrim, what, "reload its table (cryptsetup asks for the passphrase)".to_owned())
                 .with_commands(reload(), [])
         }
-        Kind::Crypt(name, format) => crypt(stack, node, name, format),
+        Kind::Crypt(name, format) => crypt::ending(stack, node, name, format),
         Kind::Integrity(name) => {
             let what = format!("dm-integrity ({name}) drops TRIM: a trimmed sector would no longer match its checksum");
             match raid_with_integrity(name) {
@@ -174,14 +174,18 @@ fn has_parity(level: &str) -> bool {
     ["raid4", "raid5", "raid6"].iter().any(|parity| level.starts_with(parity))
 }
 
-fn table(stack: &Stack<'_>, node: &Node) -> Option<String> {
+pub(super) fn table(stack: &Stack<'_>, node: &Node) -> Option<String> {
     stack.host.table(&node.device.text("dm/name")?)
 }
 
 /// Returns the commands that make dm-crypt pass TRIM on while it is in use, and those that undo it; `None` for an
 /// unknown format, or one that may hide a second volume in the free space of the first (TrueCrypt, VeraCrypt). With
 /// `is_lasting`, a LUKS2 header keeps the setting for later boots.
-fn opened_to_trim(name: &str, format: &str, is_lasting: bool) -> Option<(Vec<String>, Vec<String>)> {
+pub(super) fn opened_to_trim(
+    name: &str,
+    format: &str,
+    is_lasting: bool,
+) -> Option<(Vec<String>, Vec<String>)> {
     let name = quoted(name);
     match format {
         // cryptsetup would need the cipher and the key again. The ninth field of the table counts its options.
@@ -237,71 +241,6 @@ fn of_loop(stack: &Stack<'_>, node: &Node, file: &str) -> Finding {
         ),
     };
     Finding::new(code, node.name.clone(), format!("the loop device over {file} {why}")).mended_by(mend)
-}
-
-/// Returns the place that asks for a dm-crypt mapping to pass TRIM on from the next boot, if there is one.
-fn asks_for_discard(stack: &Stack<'_>, name: &str) -> Option<&'static str> {
-    let line = stack.root.text("/proc/cmdline").unwrap_or_default();
-    let is_in_line = line.split_whitespace().any(|word| {
-        let is_option =
-            ["rd.luks.options=", "luks.options=", "cryptdevice="].iter().any(|key| word.starts_with(key));
-        let options = || word.split([',', ':', '=']);
-        word.starts_with("rd.luks.allow-discards")
-            || is_option && options().any(|one| ["discard", "allow-discards"].contains(&one))
-    });
-    let table = stack.root.whole_text("/etc/crypttab").unwrap_or_default();
-    let mut lines = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-    let has_discard =
-        |options: &str| options.split(',').any(|one| one == "discard" || one == "allow-discards");
-    match lines
-        .any(|fields| matches!(fields[..], [of, _, _, options, ..] if of == name && has_discard(options)))
-    {
-        true => Some("/etc/crypttab"),
-        false => is_in_line.then_some("the kernel's command line"),
-    }
-}
-
-fn crypt(stack: &Stack<'_>, node: &Node, name: &str, format: &str) -> Finding {
-    let asked = asks_for_discard(stack, name);
-    let mend = match format {
-        "LUKS1" | "LUKS2" if asked.is_some() => {
-            "for now (it asks for the passphrase); for each boot rebuild the initramfs (update-initramfs -u, dracut -f, \
-             mkinitcpio -P), which has its own copy of /etc/crypttab"
-        }
-        "LUKS2" => "for now and each boot (it asks for the passphrase)",
-        "LUKS1" => {
-            "for now (it asks for the passphrase); for each boot add `discard` to its line in /etc/crypttab, or for / add \
-             rd.luks.options=discard to the kernel's command line"
-        }
-        "PLAIN" | "LOOPAES" => "for now; for each boot add `discard` to its line in /etc/crypttab",
-        "TCRYPT" => {
-            "by closing it and opening it with --allow-discards, unless it hides a second volume, whose data TRIM would \
-             destroy"
-        }
-        _ => "by opening it with --allow-discards",
-    };
-    let is_lasting = format == "LUKS2" && asked.is_none();
-    let (commands, undo) = opened_to_trim(name, format, is_lasting).unwrap_or_default();
-    let code = match (asked, format) {
-        (Some(_), _) => Code::CryptOpenedBeforeOption,
-        (None, "LUKS1" | "LUKS2") => Code::LuksDiscardsOff,
-        (None, _) => Code::CryptDiscardsOff,
-    };
-    let why = match asked {
-        Some(place) => {
-            format!("though {place} asks for discard: it was opened before that, or by an older initramfs")
-        }
-        None => {
-            "as it does by default: TRIM reveals which blocks are free, though not their contents".to_owned()
-        }
-    };
-    let mend = match asked {
-        Some(_) => format!("let TRIM through {mend}"),
-        None => format!("if you accept that, let TRIM through {mend}. Otherwise leave it as it is"),
-    };
-    Finding::new(code, node.name.clone(), format!("dm-crypt ({name}) drops TRIM, {why}"))
-        .mended_by(mend)
-        .with_commands(commands, undo)
 }
 
 /// Reports a mapping that accepts no TRIM only because it was loaded before the devices below did.

@@ -7,17 +7,20 @@
 //! Everything is read below a [`HostRoot`], so that tests can build fake hosts.
 
 mod calls;
+mod crypt;
 mod disk;
 mod drive;
 mod ending;
 mod finding;
 mod graph;
+mod kernels;
 mod mapping;
 mod purpose;
 mod quirks;
 mod surroundings;
 pub(crate) mod trimmers;
 mod unchecked;
+mod users;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -25,6 +28,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use self::ending::Stack;
+use self::kernels::{Has, Release};
 use self::trimmers::Trimmers;
 use crate::block_device::{SysBlock, devices_in_sysfs, of_node};
 use crate::code::Code;
@@ -60,10 +64,6 @@ const FITRIM_SINCE: [(&str, (u32, u32)); 3] = [("vfat", (4, 19)), ("exfat", (5, 
 
 /// The first kernel on which FITRIM of XFS covers a real-time device.
 const XFS_TRIMS_REALTIME_SINCE: (u32, u32) = (6, 11);
-
-/// The first kernel on which ext4's online discard was measured to send far more than was freed: 256 MiB freed, 128,866
-/// MiB discarded on 6.1; similar on 6.12 and 6.18; not on 5.10. Kernels between 5.10 and 6.1 were not measured.
-const DISCARDS_TOO_MUCH_SINCE: (u32, u32) = (6, 1);
 
 /// Mount options that the kernel shows once a file system has failed.
 const FAILED: [&str; 2] = ["emergency_ro", "shutdown"];
@@ -115,6 +115,28 @@ pub struct Diagnosis {
     /// and nothing encrypts them.
     #[serde(skip)]
     pub is_verifiable: bool,
+}
+
+impl Diagnosis {
+    /// The finding for which it must not be trimmed, if there is one.
+    pub fn forbidden(&self) -> Option<&Finding> {
+        self.findings.iter().find(|finding| finding.wrong && finding.code.forbids_trim())
+    }
+
+    /// The finding for which it may be that it must not be trimmed.
+    pub fn doubt(&self) -> Option<&Finding> {
+        self.findings.iter().find(|finding| !finding.wrong && finding.code.forbids_trim())
+    }
+
+    /// What is lent and nothing gives back, unless something speaks, or may speak, against trimming it.
+    pub fn lost(&self) -> Option<&Purpose> {
+        nothing_returns(&self.purposes, &self.today).filter(|_| is_safe(&self.findings))
+    }
+}
+
+/// False if something is known against trimming, or may be.
+fn is_safe(findings: &[Finding]) -> bool {
+    !findings.iter().any(|finding| finding.code.forbids_trim())
 }
 
 /// The doctor's report on a host.
@@ -180,7 +202,9 @@ pub fn examine(root: &HostRoot, run: &Path, only: Option<&Path>) -> Result<Repor
     let kernel = root.text("/proc/sys/kernel/osrelease").unwrap_or_default();
     let trimmers = trimmers::trimmers(root, run, &mounts, is_container(root));
     let forbidden = surroundings::why_forbidden(root);
-    let host = Surroundings { root, mounts: &mounts, kernel: &kernel, is_forbidden: forbidden.is_some() };
+    let release = Release::of(root, &kernel);
+    let host =
+        Surroundings { root, mounts: &mounts, kernel: &kernel, release, is_forbidden: forbidden.is_some() };
     let mut file_systems = Vec::new();
     let mut pools: BTreeMap<&str, Vec<&Mount>> = BTreeMap::new();
     let mut is_there = false;
@@ -235,6 +259,10 @@ pub fn examine(root: &HostRoot, run: &Path, only: Option<&Path>) -> Result<Repor
             last_fstrim.as_ref().filter(|_| is_on).map(|last| surroundings::of_last_run(last, every_s)),
         );
         findings.extend(unchecked::of_swap(root, &mounts));
+        findings.extend(surroundings::of_removed_volumes(root, &mounts));
+        if !host.is_forbidden {
+            not_checked.extend(users::elsewhere(root, &mounts));
+        }
     }
     is_unchecked |= !is_any_checked && (!not_checked.is_empty() || file_systems.is_empty());
     Ok(Report {
@@ -299,6 +327,7 @@ struct Surroundings<'a> {
     root: &'a HostRoot,
     mounts: &'a [Mount],
     kernel: &'a str,
+    release: Release,
     /// True if nothing on this host may trim.
     is_forbidden: bool,
 }
@@ -321,6 +350,9 @@ impl Surroundings<'_> {
         let stack = Stack { root: self.root, mount, mounts: self.mounts, graph: &graph, host: self.root };
         ending::of_graph(&stack, &mut findings);
         let purposes = purpose::purposes(&stack);
+        findings.extend(kernels::of_stack(&stack, &self.release, self.kernel, &today));
+        findings.extend(surroundings::of_errors(self.root, mount, &graph));
+        findings.extend(users::of_cache(&graph));
         let passes = graph.passes();
         let why_unknown = passes.is_none().then(|| graph.gap.clone());
         let refuses = self.refuses_fitrim(mount, &today, &graph);
@@ -338,7 +370,7 @@ impl Surroundings<'_> {
             Some(false) => {}
             _ => self.of_options(mount, &today, &mut findings),
         }
-        if !mount.is_read_only() && !mount.has_failed() {
+        if !mount.is_read_only() && is_safe(&findings) {
             purpose::findings(&stack, &purposes, &today, systemd::is_running(self.root), &mut findings);
         }
         // In a container, the devices below belong to its host.
@@ -421,15 +453,20 @@ impl Surroundings<'_> {
             _ => {}
         }
         let kernel = self.kernel;
-        if mount.fs_type == "ext4"
-            && today.is_online()
-            && version(kernel).is_some_and(|found| found >= DISCARDS_TOO_MUCH_SINCE)
-        {
+        let overtrims = self.release.overtrims();
+        if mount.fs_type == "ext4" && today.is_online() && overtrims != Has::Not {
+            let (does, more) = match overtrims {
+                Has::Known => ("discards", ""),
+                _ => (
+                    "may discard",
+                    " (Linux 6.8 and later do, and so do 5.15.149, 6.1.77, 6.6.16, 6.7.4 and what follows them)",
+                ),
+            };
             findings.push(Finding::new(
                 Code::Ext4DiscardsTooMuch,
                 today.discard.clone(),
                 format!(
-                    "ext4 on Linux {kernel} discards far more than was freed when scattered files are removed: each discard runs on through the free space that follows (measured on 6.1, 6.12 and 6.18: 256 MiB freed, 128,866 MiB discarded). {advise}, whose model does the same, says whether that costs anything on this drive"
+                    "ext4 on Linux {kernel} {does} far more than was freed when scattered files are removed: each discard runs on through the free space that follows{more} (measured on 6.1, 6.12 and 6.18: 256 MiB freed, 128,866 MiB discarded). {advise}, whose model does the same, says whether that costs anything on this drive"
                 ),
             ));
         }
@@ -481,6 +518,11 @@ impl Surroundings<'_> {
                 "remove the file that replaces its command; `systemctl cat fstrim.service` shows which, and `systemctl \
                  revert fstrim.service` removes those in /etc",
             );
+        }
+        if let Some(script) = today.not_here.iter().find(|one| one.why == WhyNot::NotExecutable) {
+            let set = |mode: &str| [format!("chmod {mode} {}", quoted(&script.name))];
+            return wrong(Code::CronNotExecutable, "make the script executable")
+                .with_commands(set("a+x"), set("a-x"));
         }
         if today.not_here.iter().any(|one| one.why == WhyNot::ReadOnlyInFstab) {
             return wrong(

@@ -1,4 +1,5 @@
-//! Facts about the whole host: whether it is a container that may not trim, and how fstrim's last run ended.
+//! Facts around the file systems: whether the host is a container that may not trim, how fstrim's last run ended, whether
+//! ext4 has recorded errors, and whether LVM discards removed volumes.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -6,10 +7,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 
 use super::Finding;
+use super::disk::{Disk, Transport};
+use super::graph::{Graph, Kind};
 use super::trimmers::FSTRIM_TIMER;
+use crate::block_device::SysBlock;
 use crate::code::Code;
 use crate::host_root::HostRoot;
+use crate::mount::Mount;
 use crate::systemd;
+use crate::text::quoted;
 
 /// Bit of CAP_SYS_ADMIN in the masks of /proc/PID/status.
 const SYS_ADMIN: u32 = 21;
@@ -129,6 +135,85 @@ pub(super) fn of_last_run(last: &LastRun, every_s: Option<u64>) -> Finding {
         ),
     }
 }
+
+/// Notes errors that ext4 has recorded in its superblock: its map of free space may be wrong, and a trim follows that map
+/// (ext4(5), `errors_count`).
+pub(super) fn of_errors(root: &HostRoot, mount: &Mount, graph: &Graph) -> Option<Finding> {
+    let name = &graph.nodes[*graph.tops.first().filter(|_| mount.fs_type.starts_with("ext"))?].name;
+    let errors: u64 = root.text(format!("/sys/fs/ext4/{name}/errors_count"))?.parse().ok()?;
+    (errors > 0).then(|| {
+        Finding::new(
+            Code::Ext4Errors,
+            name.clone(),
+            format!(
+                "ext4 has recorded {errors} error{} in its superblock since it was last checked: what it calls free may hold files",
+                if errors == 1 { "" } else { "s" }
+            ),
+        )
+        .mended_by(format!(
+            "look into the kernel's log, unmount it and check it with `fsck -f {}`, and trim it only afterwards",
+            quoted(&mount.device)
+        ))
+    })
+}
+
+/// Notes that LVM does not discard removed volumes (lvm.conf(5), `issue_discards`; off by default), if it lies on a disk whose
+/// space somebody else could use. `fstrim` reaches mounted file systems alone.
+pub(super) fn of_removed_volumes(root: &HostRoot, mounts: &[Mount]) -> Option<Finding> {
+    const CONF: &str = "/etc/lvm/lvm.conf";
+    let conf = root.whole_text(CONF).unwrap_or_default();
+    let setting = |line: &str| {
+        let (key, value) = line.split('#').next()?.split_once('=')?;
+        (key.trim() == "issue_discards").then(|| value.trim().to_owned())
+    };
+    let line = conf.lines().find(|line| setting(line).is_some());
+    if line.and_then(setting).is_some_and(|value| value == "1") {
+        return None;
+    }
+    let gives_back =
+        |disk: &Disk| disk.hypervisor.is_some() || matches!(disk.transport, Transport::Network(_));
+    let volumes = root.names("/sys/class/block").into_iter().filter(|name| name.starts_with("dm-"));
+    let volumes = volumes.filter_map(|name| SysBlock::named(root, name).ok());
+    let volumes =
+        volumes.filter(|volume| volume.text("dm/uuid").is_some_and(|uuid| uuid.starts_with("LVM-")));
+    let disk = volumes.take(LVM_LOOKED_AT).find_map(|volume| {
+        let graph = Graph::of(root, mounts, &[volume]);
+        // A thin volume gives its space back to the pool when it is removed.
+        let is_thin = graph.nodes.iter().any(|node| matches!(node.kind, Kind::ThinPool(_)));
+        let disks =
+            graph.nodes.into_iter().filter(|node| matches!(&node.kind, Kind::Disk(disk) if gives_back(disk)));
+        disks.filter(|disk| !is_thin && disk.takes_trim() == Some(true)).map(|disk| disk.name).next()
+    })?;
+    let (what, commands, undo) = match line {
+        Some(_) => {
+            let set = |from: &str, to: &str| {
+                vec![format!("sed -i '/^[^#]*issue_discards/s/= *{from}/= {to}/' {CONF}")]
+            };
+            (format!("{CONF} says issue_discards = 0"), set("0", "1"), set("1", "0"))
+        }
+        None => (
+            format!("issue_discards is off, as it is by default, and {CONF} does not set it"),
+            vec![],
+            vec![],
+        ),
+    };
+    Some(
+        Finding::new(
+            Code::LvmIssueDiscards,
+            "LVM",
+            format!("{what}: removed and shrunk logical volumes are never discarded, so {disk} keeps their space, which no trim reaches"),
+        )
+        .mended_by(
+            "set issue_discards = 1 in the section `devices` of lvm.conf, or remove volumes with `lvremove --config \
+             devices/issue_discards=1`; a removed volume can then no longer be restored (vgcfgrestore). For what was removed \
+             before, make a volume of all free space, `blkdiscard` it, and remove it",
+        )
+        .with_commands(commands, undo),
+    )
+}
+
+/// Maximum number of logical volumes that are looked at.
+const LVM_LOOKED_AT: usize = 64;
 
 #[cfg(test)]
 mod tests {

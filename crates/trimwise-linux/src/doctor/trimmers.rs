@@ -108,7 +108,7 @@ pub fn trimmers<'a>(root: &'a HostRoot, run: &Path, mounts: &'a [Mount], is_cont
     let of_others = elsewhere.iter().map(|one| ask(&root.path(one.run.as_ref()?)).ok());
     let of_others: Vec<Option<Value>> = of_others.collect();
     let cron = of_cron(root, is_running);
-    names.extend(cron.iter().map(|job| job.name.clone()));
+    names.extend(cron.iter().filter(|job| job.broken.is_none()).map(|job| job.name.clone()));
     jobs.extend(cron);
     Trimmers {
         names,
@@ -287,12 +287,13 @@ fn of_cron(root: &HostRoot, is_systemd: bool) -> Vec<Job> {
         for name in root.names(&folder).into_iter().filter(|name| takes(name)) {
             let file = format!("{folder}/{name}");
             let can_run = root.metadata(&file).is_some_and(|found| found.mode() & 0o111 != 0);
-            let Some(text) = script(root, &file).filter(|_| can_run) else { continue };
+            let Some(text) = script(root, &file) else { continue };
             // A script that cannot be read is judged by its name.
             let text = if text.is_empty() && name == "fstrim" { "fstrim --all".to_owned() } else { text };
             let calls = Call::all_in(&text, is_systemd);
             if !calls.is_empty() {
-                jobs.push(job(file, interval(word), calls));
+                let broken = (!can_run).then_some(WhyNot::NotExecutable);
+                jobs.push(Job { broken, ..job(file, interval(word), calls) });
             }
         }
     }
@@ -484,12 +485,14 @@ mod tests {
             // An empty file stands for one that may not be read.
             .script("etc/cron.weekly/fstrim", "")
             .script("etc/cron.weekly/other", "")
+            .file("etc/cron.daily/fstrim", "#!/bin/sh\nfstrim -a")
             .file("etc/cron.d/trim", "# fstrim -a\n5 3 * * * root fstrim /srv\n@hourly root fstrim /home\n")
             .file("etc/crontab", "5 3 * * 1-5 root fstrim -a\n");
         let jobs = of_cron(&HostRoot::new(host.0.path()), true);
         let found: Vec<_> = jobs.iter().map(|job| (job.name.as_str(), seconds(job.every))).collect();
         let expected = [
             ("/etc/cron.hourly/fstrim", Some(3600)),
+            ("/etc/cron.daily/fstrim", Some(86_400)),
             ("/etc/periodic/daily/b", Some(86_400)),
             ("/etc/cron.weekly/fstrim", Some(604_800)),
             ("/etc/cron.monthly/c", Some(2_592_000)),
@@ -499,7 +502,9 @@ mod tests {
         ];
         assert_eq!(found, expected);
         assert_eq!(jobs[0].calls, [Call::Paths(vec!["/srv".into()])]);
-        assert_eq!(jobs[2].calls, Call::all_in("fstrim --all", true), "judged by its name");
+        assert_eq!(jobs[3].calls, Call::all_in("fstrim --all", true), "judged by its name");
+        let broken: Vec<_> = jobs.iter().filter_map(|job| job.broken.clone()).collect();
+        assert_eq!((broken, &jobs[1].broken), (vec![WhyNot::NotExecutable], &Some(WhyNot::NotExecutable)));
     }
 
     #[test]
@@ -727,7 +732,8 @@ mod tests {
                 expected.iter().map(|name| format!("/etc/cron.daily/{name}")).collect();
             let found = |is_systemd| {
                 let jobs = of_cron(&HostRoot::new(host.0.path()), is_systemd);
-                jobs.into_iter().map(|job| job.name).collect::<Vec<_>>()
+                let running = jobs.into_iter().filter(|job| job.broken.is_none());
+                running.map(|job| job.name).collect::<Vec<_>>()
             };
             assert_eq!(found(true), expected, "{run_parts}");
             expected.push("/etc/crontab".to_owned());

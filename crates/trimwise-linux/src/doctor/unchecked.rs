@@ -50,9 +50,14 @@ pub(super) fn of_pool(pool: &str, mounts: &[&Mount]) -> Finding {
     let points = mounts.iter().take(SHOWN_MAX).map(|mount| mount.mount_point.display().to_string());
     let more = if mounts.len() > SHOWN_MAX { ", ..." } else { "" };
     let pool = quoted(pool);
+    let place = if mounts.is_empty() {
+        "nothing of it is mounted here".to_owned()
+    } else {
+        points.collect::<Vec<_>>().join(", ") + more
+    };
     Finding::new(
         Code::Zfs,
-        points.collect::<Vec<_>>().join(", ") + more,
+        place,
         format!(
             "zfs, pool {pool}: ZFS has no FITRIM and trims by itself, by `autotrim` or `zpool trim`; neither was checked"
         ),

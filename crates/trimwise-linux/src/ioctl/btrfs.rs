@@ -72,6 +72,47 @@ pub fn chunks(file: BorrowedFd<'_>) -> Result<Vec<Span>, Errno> {
     }
 }
 
+/// `struct btrfs_ioctl_fs_info_args`.
+#[repr(C)]
+struct FsInfo {
+    max_id: u64,
+    rest: [u8; 1016],
+}
+
+/// `struct btrfs_ioctl_dev_info_args`.
+#[repr(C)]
+struct DevInfo {
+    id: u64,
+    uuid: [u8; 16],
+    bytes_used: u64,
+    total_bytes: u64,
+    rest: [u8; 4056],
+}
+
+/// Returns the bytes of its devices that a btrfs uses: less than they have if it was made or resized smaller (`btrfs device
+/// usage` calls the rest slack), and FITRIM stays inside.
+pub fn held(file: BorrowedFd<'_>) -> Result<u64, Errno> {
+    const FS_INFO: Opcode = opcode::read::<FsInfo>(0x94, 31);
+    const DEV_INFO: Opcode = opcode::read_write::<DevInfo>(0x94, 30);
+    let mut of_all = Box::new(FsInfo { max_id: 0, rest: [0; 1016] });
+    // SAFETY: the ioctl writes one `struct btrfs_ioctl_fs_info_args` of 1024 bytes, which `FsInfo` is (the ioctl number says
+    // its size), and keeps no pointer to it; any bits make a valid one.
+    unsafe { ioctl(file, Updater::<FS_INFO, _>::new(&mut *of_all))? };
+    let mut held = 0_u64;
+    for id in 1..=of_all.max_id {
+        let mut of_one =
+            Box::new(DevInfo { id, uuid: [0; 16], bytes_used: 0, total_bytes: 0, rest: [0; 4056] });
+        // SAFETY: as above, with `struct btrfs_ioctl_dev_info_args` of 4096 bytes.
+        match unsafe { ioctl(file, Updater::<DEV_INFO, _>::new(&mut *of_one)) } {
+            Ok(()) => held = held.saturating_add(of_one.total_bytes),
+            // Numbers of removed devices are not used again.
+            Err(Errno::NODEV) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(held)
+}
+
 /// Parses the chunks in a search result. Each item is a `struct btrfs_ioctl_search_header`, whose third number is the
 /// chunk's start, followed by a `struct btrfs_chunk`, whose first field is its length.
 fn parse(buffer: &[u8], items: u32) -> Vec<Span> {
@@ -100,6 +141,7 @@ mod tests {
     #[test]
     fn structures_have_the_kernel_s_sizes() {
         assert_eq!((size_of::<SearchKey>(), size_of::<Search>()), (104, 4096));
+        assert_eq!((size_of::<FsInfo>(), size_of::<DevInfo>()), (1024, 4096));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::fmt;
 
 use trimwise::units::Bytes;
 
+use super::pieces::{Pieces, ignored_up_to};
 use crate::block_device::DiscardCounts;
 use crate::code::Code;
 use crate::raw_device::Promise;
@@ -59,6 +60,8 @@ pub struct Report {
     pub disks: Vec<Disk>,
     /// The blocks that held the file's data, in file order.
     pub blocks: Vec<Block>,
+    /// What became of smaller pieces, ascending; empty if they were not tested.
+    pub pieces: Vec<Pieces>,
     /// The sum of FITRIM's return values.
     pub answered: Bytes,
     /// Repeated while old data remained.
@@ -173,6 +176,28 @@ impl Report {
         each.reduce(|sum, one| sum.zip(one).map(|(sum, one)| sum.plus(one))).flatten()
     }
 
+    /// Returns the code of what is wrong or unknown, or worth knowing.
+    pub fn code(&self) -> Option<Code> {
+        self.verdict().code().or(ignored_up_to(&self.pieces).map(|_| Code::VerifySmallIgnored))
+    }
+
+    /// Says what freed pieces came to, if the device ignores small ones.
+    pub fn of_pieces(&self) -> Option<String> {
+        let ignored = ignored_up_to(&self.pieces)?;
+        let larger = self.pieces.iter().find(|one| one.bytes > ignored && one.gone > 0);
+        let larger = larger.map_or_else(String::new, |one| {
+            format!(", of {} it freed {} %", one.bytes, one.gone * 100 / one.judged.max(1))
+        });
+        Some(format!(
+            "of freed pieces of up to {ignored} the device freed nothing{larger}, though it acknowledged them: space of small \
+             files comes back only together with its neighbours. `fstrim --minimum {} {}` leaves such pieces out, which saves \
+             their commands [{}]",
+            ignored.0,
+            self.mount_point,
+            Code::VerifySmallIgnored
+        ))
+    }
+
     /// Derives the verdict from the blocks that were read and the discards that were counted.
     pub fn verdict(&self) -> Verdict {
         let judged = counts(self.blocks.iter().filter(|block| block.is_whole).map(|block| block.after_trim));
@@ -239,6 +264,7 @@ mod tests {
             extents: 1,
             disks: vec![Disk { name: "sda".to_owned(), promise, counted }],
             blocks: blocks.collect(),
+            pieces: Vec::new(),
             answered: Bytes(0),
             trims: 1,
             stops: Vec::new(),
@@ -262,6 +288,26 @@ mod tests {
         ] {
             assert_eq!(verdict.code().map(Code::as_str), code, "{verdict:?}");
         }
+    }
+
+    #[test]
+    fn small_pieces_that_are_ignored_are_told_beside_a_good_verdict() {
+        let pieces = [(16, 64, 0), (256, 256, 0), (1024, 768, 0), (4096, 2048, 1536)];
+        let pieces = pieces.map(|(kib, judged, gone)| Pieces { bytes: Bytes::kib(kib), judged, gone });
+        let found = Report { pieces: pieces.to_vec(), ..report(&[(Found::Zeros, 100)], true, Some(100)) };
+        assert_eq!(
+            (found.verdict(), found.code().map(Code::as_str)),
+            (Verdict::Arrives, Some("verify.trim.small-ignored"))
+        );
+        let said = found.of_pieces().unwrap();
+        for words in [
+            "pieces of up to 1 MiB the device freed nothing, of 4 MiB it freed 75 %",
+            "`fstrim --minimum 1048576 /mnt`",
+        ] {
+            assert!(said.contains(words), "{said}");
+        }
+        let sound = Report { pieces: pieces[3..].to_vec(), ..found };
+        assert_eq!((sound.code(), sound.of_pieces()), (None, None));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use trimwise::units::Bytes;
-use trimwise_linux::mounted_verify::{Counts, Report, Verdict, VerifyError, run};
+use trimwise_linux::mounted_verify::{Counts, Report, Verdict, VerifyError, ignored_up_to, run};
 use trimwise_testing::loops::{Loop, can_run, sh};
 
 const MIB: u64 = 1 << 20;
@@ -45,6 +45,11 @@ fn it_reaches_the_disk_below_ext4_and_nothing_else_is_touched() {
     );
     assert_eq!((report.fs_type.as_str(), report.disks.len(), report.trims), ("ext4", 1, 1));
     assert!(std::fs::read(disk.point.join("kept")).unwrap() == kept);
+    // As many sizes of pieces as fit into the file, and a loop device frees all of them.
+    let sizes: Vec<_> = report.pieces.iter().map(|one| (one.bytes.0 >> 10, one.judged == one.gone)).collect();
+    assert_eq!(sizes, [(16, true), (64, true), (256, true)], "{:?}", report.pieces);
+    assert!(report.pieces.iter().all(|one| one.judged > 0), "{:?}", report.pieces);
+    assert_eq!(ignored_up_to(&report.pieces), None);
     // Also below any directory, and repeatedly.
     std::fs::create_dir(disk.point.join("below")).unwrap();
     assert_eq!(verified(&disk.point.join("below")).unwrap().verdict(), Verdict::Arrives);

@@ -155,7 +155,11 @@ pub(super) fn conclusion(one: &Diagnosis) -> Option<Conclusion> {
         return None;
     }
     // btrfs's synchronous discard costs what no run of another file system shows.
-    if one.findings.iter().any(|finding| finding.code == Code::BtrfsSyncDiscard) {
+    if one
+        .findings
+        .iter()
+        .any(|finding| finding.code == Code::BtrfsSyncDiscard || finding.code.forbids_trim())
+    {
         return None;
     }
     if one.is_host_s || one.passes != Some(true) || one.findings.iter().any(|finding| finding.wrong) {

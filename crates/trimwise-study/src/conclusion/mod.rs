@@ -86,7 +86,7 @@ impl Conclusion {
 pub fn of_diagnosis(one: &Diagnosis) -> Conclusion {
     let today = one.today.policy(&one.fs_type);
     let class = class::conclusion(one);
-    let lost = doctor::nothing_returns(&one.purposes, &one.today);
+    let lost = one.lost();
     let head = words::of_diagnosis(one, class.as_ref(), lost);
     Conclusion {
         decision: match class.as_ref().map(|class| class.decision) {

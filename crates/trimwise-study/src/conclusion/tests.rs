@@ -574,6 +574,33 @@ fn a_difference_that_nobody_would_notice_does_not_matter() {
     );
 }
 
+/// What must not be trimmed is not advised to be, whoever lends its space.
+#[test]
+fn what_speaks_against_trimming_is_the_first_line() {
+    let head = |kernel: &str, version: &str, errors: &str| {
+        let host = Host::new("22 1 9:0 / / rw - ext4 /dev/md0 rw\n");
+        host.device(SDA, "8:0", GIB).device("virtual/block/md0", "9:0", GIB).slave("virtual/block/md0", SDA);
+        host.file("sys/devices/virtual/block/md0/md/level", "raid10\n");
+        host.file("proc/sys/kernel/osrelease", kernel).file("proc/version", version);
+        if !errors.is_empty() {
+            host.file("sys/fs/ext4/md0/errors_count", errors);
+        }
+        let root = HostRoot::new(host.0.path());
+        let report = doctor::examine(&root, RUN.as_ref(), None).unwrap();
+        of_diagnosis(&report.file_systems[0]).head.remove(0)
+    };
+    const DEBIAN: &str = "Linux version 6.1.0-34-amd64 #1 SMP Debian 6.1.135-1 (2025-04-25)";
+    for (kernel, version, errors, expected) in [
+        ("6.1.0-34-amd64", DEBIAN, "", "Do not trim / on this kernel; see md0."),
+        ("5.15.0-150-generic", "", "", "Before anything trims /, see md0: this kernel may harm it."),
+        ("6.12.43", "", "3", "Do not trim / before it has been checked: ext4 has recorded errors in it."),
+        ("6.12.43", "", "0", "Nothing trims / today"),
+    ] {
+        let head = head(kernel, version, errors);
+        assert!(head.starts_with(expected), "{kernel}: {head}");
+    }
+}
+
 /// Where space is lent and nothing gives it back, that decides, also if trimming costs time.
 #[test]
 fn what_is_lent_decides_where_nothing_gives_it_back() {

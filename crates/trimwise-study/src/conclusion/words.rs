@@ -234,6 +234,9 @@ pub(super) fn if_it_passed(passed: &Conclusion) -> Vec<String> {
     [format!("{what} {second}")].into_iter().chain(evidence.cloned()).collect()
 }
 
+/// Notes that "no fault was found" would contradict.
+const REMARKS: [Code; 3] = [Code::LimitTiny, Code::DriveTrimReported, Code::ScsiOtherMode];
+
 /// Sums up the doctor's findings, and what the model says about the drive's class.
 pub(super) fn of_diagnosis(
     one: &Diagnosis,
@@ -244,19 +247,29 @@ pub(super) fn of_diagnosis(
     let quoted = quoted(&point.to_string());
     let today = one.today.sentence();
     let mut wrongs = one.findings.iter().filter(|finding| finding.wrong);
+    if let (Some(doubt), None) = (one.doubt(), one.forbidden()) {
+        let first = format!("Before anything trims {point}, see {}: this kernel may harm it.", doubt.place);
+        return vec![first, doubt.mend.as_deref().map_or_else(String::new, sentence)];
+    }
     let is_all = |finding: &Finding| finding.code == Code::NothingComesBack;
     if let (Some(lost), true) = (lost, wrongs.clone().all(is_all)) {
         return of_loan(one, lost);
     }
-    if let Some(wrong) = wrongs.next() {
+    if let Some(wrong) = one.forbidden().or(wrongs.next()) {
+        let place = &wrong.place;
         let first = match one.passes {
             _ if wrong.code == Code::Failed => {
-                format!("{point} failed (`{}`): do not trim it before it has been checked.", wrong.place)
+                format!("{point} failed (`{place}`): do not trim it before it has been checked.")
             }
+            _ if wrong.code == Code::Ext4Errors => {
+                format!("Do not trim {point} before it has been checked: ext4 has recorded errors in it.")
+            }
+            _ if wrong.code.forbids_trim() => format!("Do not trim {point} on this kernel; see {place}."),
             _ if wrong.code == Code::PoolNearlyFull => format!("The pool below {point} runs full ({today})."),
-            Some(false) => format!("TRIM of {point} does not reach its drive. It stops at {}.", wrong.place),
+            _ if wrong.code == Code::ScsiOtherMode => format!("{place} may refuse TRIM of {point}."),
+            Some(false) => format!("TRIM of {point} does not reach its drive. It stops at {place}."),
             Some(true) if one.layers.iter().any(|layer| layer.name == wrong.place) => {
-                format!("TRIM of {point} does not reach all of its drives; see {}.", wrong.place)
+                format!("TRIM of {point} does not reach all of its drives; see {place}.")
             }
             _ => format!("{point} is set up so that nothing trims it."),
         };
@@ -307,7 +320,12 @@ pub(super) fn of_diagnosis(
             Some(false) => "TRIM does not pass",
             None => "Whether TRIM passes was not checked",
         };
-        let fault = if one.passes.is_some() { " No fault was found." } else { "" };
+        let has_remarks = one.findings.iter().any(|finding| REMARKS.contains(&finding.code));
+        let fault = match one.passes {
+            Some(_) if has_remarks => " See the remarks above.",
+            Some(_) => " No fault was found.",
+            None => "",
+        };
         return vec![
             format!("{point}: {today}. {passes}.{fault}"),
             format!("Not compared with the alternatives yet: `trimwise advise --here {quoted}`."),

@@ -22,7 +22,7 @@ use crate::command_text::CommandText;
 use crate::conclusion;
 use crate::input::expect_mount;
 
-use report::{Device, FileSystem, TrimDone, TrimReport, TrimSettings};
+use report::{Device, FileSystem, GivenBack, TrimDone, TrimReport, TrimSettings};
 
 /// Small enough that a stop takes effect soon, large enough that there are few calls.
 const SLICE: Bytes = Bytes::gib(1);
@@ -75,6 +75,7 @@ pub fn run(request: &TrimRequest, caller: &dyn Caller) -> Result<TrimReport, Fai
     let estimate = target.estimate(span, min_extent).map_err(failed)?;
     let trimmed = target.trimmed_groups(least);
 
+    let held = if request.dry_run { Vec::new() } else { trim::held_below(&target) };
     let outcome = if request.dry_run {
         None
     } else {
@@ -110,7 +111,10 @@ pub fn run(request: &TrimRequest, caller: &dyn Caller) -> Result<TrimReport, Fai
         let wrong = one.findings.iter().find(|finding| finding.wrong)?;
         Some(format!("it does not reach the drive; it stops at {}", wrong.place))
     });
-    let trim = outcome.as_ref().map(|outcome| TrimDone::of(&target, outcome, slices.len(), stops.as_deref()));
+    let trim = outcome.as_ref().map(|outcome| TrimDone {
+        given_back: GivenBack::between(&held, &trim::held_below(&target)),
+        ..TrimDone::of(&target, outcome, slices.len(), stops.as_deref())
+    });
     Ok(TrimReport {
         trimwise: trimwise::VERSION,
         settings,

@@ -6,7 +6,7 @@ use trimwise_linux::code::Code;
 use trimwise_linux::free_space::Estimate;
 use trimwise_linux::layout::Kind;
 use trimwise_linux::privilege::advice;
-use trimwise_linux::trim::{self, Ended, Outcome, Span, Target, TrimmedGroups};
+use trimwise_linux::trim::{self, Ended, Held, Outcome, Span, Target, TrimmedGroups};
 
 use crate::conclusion::Conclusion;
 
@@ -102,10 +102,44 @@ pub struct TrimDone {
     pub code: Option<Code>,
     /// Bytes that the device verifiably took, or a virtual disk accepted; `None` if unverified.
     pub taken_bytes: Option<Bytes>,
+    /// What the layers below held before and after, where they say it.
+    pub given_back: Vec<GivenBack>,
     pub duration_ns: u64,
     /// `done`, `interrupted` or `failed`.
     pub ended: &'static str,
     pub failure: Option<String>,
+}
+
+/// Space that a layer below holds for the file system: a thin pool, the file of a loop device, zram's memory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct GivenBack {
+    pub layer: String,
+    pub before_bytes: Bytes,
+    pub after_bytes: Bytes,
+}
+
+impl GivenBack {
+    pub fn between(before: &[Held], after: &[Held]) -> Vec<Self> {
+        let pairs =
+            before.iter().filter_map(|one| Some((one, after.iter().find(|other| other.layer == one.layer)?)));
+        let given = pairs.map(|(before, after)| Self {
+            layer: before.layer.clone(),
+            before_bytes: before.bytes,
+            after_bytes: after.bytes,
+        });
+        given.collect()
+    }
+
+    /// Says what came back.
+    pub fn sentence(&self) -> String {
+        let Self { layer, before_bytes, after_bytes } = self;
+        let came = match before_bytes.0.checked_sub(after_bytes.0) {
+            Some(0) => "nothing came back".to_owned(),
+            Some(back) => format!("{} came back", Bytes(back)),
+            None => "it grew meanwhile".to_owned(),
+        };
+        format!("Below it, {layer} holds {after_bytes} now, and held {before_bytes} before: {came}.")
+    }
 }
 
 /// Discards that the kernel counted on the devices.
@@ -186,6 +220,7 @@ impl TrimDone {
                 Some(_) => Some(Bytes(0)),
                 None => Some(outcome.taken).filter(|_| !outcome.is_unverified),
             },
+            given_back: Vec::new(),
             duration_ns: u64::try_from(outcome.elapsed.as_nanos()).unwrap_or(u64::MAX),
             ended,
             failure,
@@ -318,6 +353,22 @@ pub fn notes(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_came_back_is_the_difference() {
+        let held = |layer: &str, mib: u64| Held { layer: layer.to_owned(), bytes: Bytes::mib(mib) };
+        let before = [held("the thin pool p", 6), held("gone", 1), held("a file", 3), held("zram", 3)];
+        let after = [held("the thin pool p", 2), held("a file", 3), held("zram", 4)];
+        let said: Vec<String> = GivenBack::between(&before, &after).iter().map(GivenBack::sentence).collect();
+        assert_eq!(
+            said,
+            [
+                "Below it, the thin pool p holds 2 MiB now, and held 6 MiB before: 4 MiB came back.",
+                "Below it, a file holds 3 MiB now, and held 3 MiB before: nothing came back.",
+                "Below it, zram holds 4 MiB now, and held 3 MiB before: it grew meanwhile.",
+            ]
+        );
+    }
 
     #[test]
     fn each_verdict_of_a_trim_has_its_code() {

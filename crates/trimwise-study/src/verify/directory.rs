@@ -45,6 +45,8 @@ pub struct DirectoryReport {
     pub after_delete: Units,
     /// Contents of the file's blocks after the trim.
     pub after_trim: Units,
+    /// What became of freed pieces of a second file, by their size; empty if they were not tested.
+    pub pieces: Vec<Pieces>,
     pub disks: Vec<Disk>,
     pub notes: Vec<String>,
     /// Why the verification counts as failed, if it does.
@@ -78,6 +80,15 @@ impl From<Counts> for Units {
             unreadable_units: counts.unreadable,
         }
     }
+}
+
+/// Freed pieces of one size.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Pieces {
+    pub piece_bytes: u64,
+    pub judged_units: u64,
+    /// Units of those whose data are gone.
+    pub gone_units: u64,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -171,7 +182,7 @@ impl DirectoryReport {
             partial: found.failed.is_some(),
             failed: found.failed.clone(),
             verdict: found.verdict().name(),
-            code: found.verdict().code().filter(|_| !is_stopped),
+            code: found.code().filter(|_| !is_stopped),
             sentence: found.verdict().to_string(),
             mount_point: found.mount_point.clone(),
             file_system: found.fs_type.clone(),
@@ -182,11 +193,21 @@ impl DirectoryReport {
             trim_answered_bytes: found.answered.0,
             after_delete: found.after_delete().into(),
             after_trim: found.after_trim().into(),
+            pieces: found
+                .pieces
+                .iter()
+                .map(|one| Pieces {
+                    piece_bytes: one.bytes.0,
+                    judged_units: one.judged,
+                    gone_units: one.gone,
+                })
+                .collect(),
             disks: disks.collect(),
             notes: found
                 .stops
                 .iter()
                 .map(|stop| format!("TRIM stops at {stop}"))
+                .chain(found.of_pieces())
                 .chain(found.notes.clone())
                 .collect(),
             failure,

@@ -84,6 +84,7 @@ fn lines(report: &TrimReport) -> Vec<String> {
             if let Some(failure) = &trim.failure {
                 lines.push(format!("Failed: {failure}."));
             }
+            lines.extend(trim.given_back.iter().map(|given| plain(&given.sentence())));
             lines.push(format!("FITRIM's return value: {}.", trim.fitrim_answer_means));
         }
     }

@@ -231,6 +231,7 @@ mod tests {
                 counted: Some(counted),
             }],
             blocks: (0..1024).map(block).collect(),
+            pieces: Vec::new(),
             answered: Bytes::mib(6),
             trims: 1,
             stops: Vec::new(),

@@ -11,6 +11,26 @@ fn a_drive_with_a_known_fault_is_named() {
         "disk.sata.queued-trim-faulty",
         &["note sda: Samsung SSD 860 EVO 1TB loses data with queued TRIM"],
     );
+    for (model, firmware, words) in [
+        (
+            "Netac NVMe SSD 2TB",
+            "SN26904",
+            Some("was reported to hang under fstrim, and the host with it (https://github.com/util"),
+        ),
+        ("Netac NVMe SSD 2TB", "SN26905", None),
+        ("BIWIN CE430T5D100-512G", "1.4.7.67", Some("ignore it")),
+        ("V10008", "", Some("this eMMC of Kingston (MMC_QUIRK_TRIM_BROKEN")),
+        ("V100080", "", None),
+    ] {
+        let file = |name: &str, text: &str| format!("file sys/devices/{NVME}/device/{name} {text}");
+        let host = built(&format!(
+            "timer\nmount 22 1 259:0 / / rw - xfs /dev/nvme0n1 rw\ndisk {NVME} 259:0 {GIB}\n{}\n{}",
+            file("model", model),
+            file("firmware_rev", firmware)
+        ));
+        let code = words.map_or("", |_| "disk.drive.trim-reported");
+        expect(&host.examine(), code, words.as_slice());
+    }
 }
 
 #[test]

@@ -576,9 +576,14 @@ fn vdo_passes_nothing_on() {
              on dm-2 254:2 4096 virtual/block/dm-1\ndm dm-2 vg-pool-vpool LVM-2-vpool\n\
              on dm-3 254:3 4096 virtual/block/dm-2\ndm dm-3 vg-lv LVM-3"
         ),
-        "!layer.vdo.keeps-trim",
+        "!layer.vdo.keeps-trim layer.vdo.trim-load",
         Some(false),
-        &["WRONG dm-2: VDO (vg-pool-vpool) reuses trimmed space", "!# "],
+        &[
+            "WRONG dm-2: VDO (vg-pool-vpool) reuses trimmed space",
+            "note dm-2: it takes discards of at most 4 KiB, and the devices below 1 GiB: to trim each TiB takes 268,435,456",
+            "`lvchange --vdosettings vdo_max_discard=N`",
+            "!# ",
+        ],
     )]);
 }
 
@@ -706,11 +711,18 @@ fn the_cause_is_the_likeliest() {
     let crypt = |format: &str, file: &str| {
         format!(
             "mount 22 1 254:9 / /data rw - xfs /dev/mapper/x rw\ndisk {SDA} 8:0 {GIB}\non dm-9 254:9 0 {SDA}\n\
-             dm dm-9 x CRYPT-{format}-1-x\nfile {file}"
+             dm dm-9 x CRYPT-{format}-12-x\nfile {file}"
         )
     };
     let asked =
         ["though", "rebuild the initramfs", "# cryptsetup refresh --allow-discards x\n", "!add `discard`"];
+    // Unless the flag is known to be in the header, the command sets it.
+    let asked_of_luks2 = [
+        "though",
+        "rebuild the initramfs",
+        "# cryptsetup refresh --allow-discards --persistent x\n",
+        "!add `discard`",
+    ];
     let not_asked = ["as it does by default", "!initramfs"];
     let over_raid = |level: &str, rest: &str| {
         format!(
@@ -743,13 +755,13 @@ fn the_cause_is_the_likeliest() {
             &crypt("LUKS2", "proc/cmdline rd.luks.options=1-2=timeout=9,discard"),
             "!layer.crypt.opened-before-option",
             Some(false),
-            &asked,
+            &asked_of_luks2,
         ),
         (
             &crypt("LUKS2", "proc/cmdline cryptdevice=UUID=1:x:allow-discards"),
             "!layer.crypt.opened-before-option",
             Some(false),
-            &asked,
+            &asked_of_luks2,
         ),
         (
             &crypt("LUKS2", "etc/crypttab y UUID=1 none luks,discard"),
@@ -1003,7 +1015,7 @@ fn discard_may_be_asked_for_in_several_places() {
     let crypt = |format: &str, rest: &str| {
         format!(
             "mount 22 1 254:9 / /data rw - xfs /dev/mapper/x rw\ndisk {SDA} 8:0 {GIB}\non dm-9 254:9 0 {SDA}\n\
-             dm dm-9 x CRYPT-{format}-1-x\n{rest}"
+             dm dm-9 x CRYPT-{format}-12-x\n{rest}"
         )
     };
     let (asked, luks) = ("!layer.crypt.opened-before-option", "!layer.luks.discards-off");
@@ -1015,6 +1027,16 @@ fn discard_may_be_asked_for_in_several_places() {
         ("file proc/cmdline quiet rd.luks.allow-discards", asked, "though the kernel's command line asks"),
         ("file proc/cmdline luks.options=1-2=discard", asked, "though the kernel's command line asks"),
         ("file proc/cmdline luks.options=timeout=9", luks, "as it does by default"),
+        // Of other volumes.
+        ("file proc/cmdline luks.options=1-3=discard", luks, "as it does by default"),
+        ("file proc/cmdline cryptdevice=UUID=1:y:allow-discards", luks, "as it does by default"),
+        ("file proc/cmdline rd.luks.allow-discards=3", luks, "as it does by default"),
+        ("file proc/cmdline cryptopts=target=y,discard", luks, "as it does by default"),
+        (
+            "file proc/cmdline cryptopts=target=x,source=a,discard",
+            asked,
+            "though the kernel's command line asks",
+        ),
         ("file proc/cmdline root=discard rootflags=discard", luks, "as it does by default"),
     ] {
         judge(&[(&crypt("LUKS2", rest), code, Some(false), &[word])]);
@@ -1057,5 +1079,451 @@ fn a_pool_that_others_use_is_not_deactivated() {
         (&pool(own), "!layer.thin.ignores", Some(false), &[steps]),
         (&pool(other), "!layer.thin.ignores", Some(false), &["!# "]),
         (&pool(&format!("{own}\n{other}")), "!layer.thin.ignores", Some(false), &["!# "]),
+    ]);
+}
+
+/// An archive of cpio (`newc`) with one file.
+fn cpio(name: &str, text: &str) -> Vec<u8> {
+    let mut archive = Vec::new();
+    for (name, text) in [("bin/sh", "#!"), (name, text), ("TRAILER!!!", "")] {
+        let numbers = [1, 0o100_644, 0, 0, 1, 0, text.len(), 0, 0, 0, 0, name.len() + 1, 0];
+        archive.extend(b"070701");
+        numbers.iter().for_each(|number| archive.extend(format!("{number:08X}").bytes()));
+        for part in [format!("{name}\0"), text.to_owned()] {
+            archive.extend(part.bytes());
+            archive.resize(archive.len().next_multiple_of(4), 0);
+        }
+    }
+    archive.resize(archive.len().next_multiple_of(512), 0);
+    archive
+}
+
+/// A LUKS2 header with these flags.
+fn header(flags: &str) -> Vec<u8> {
+    let mut header = b"LUKS\xba\xbe\x00\x02".to_vec();
+    header.extend(16_384_u64.to_be_bytes());
+    header.resize(4096, 0);
+    header.extend(format!("{{\"config\":{{{flags}}}}}").bytes());
+    header.resize(16_384, 0);
+    header
+}
+
+#[test]
+fn an_option_counts_where_something_reads_it() {
+    const UUID: &str = "0123456789abcdef0123456789abcdef";
+    const DASHED: &str = "01234567-89ab-cdef-0123-456789abcdef";
+    let crypt = |at: &str, name: &str, format: &str, rest: &str| {
+        format!(
+            "timer\nmount 22 1 254:9 / {at} rw - xfs /dev/mapper/{name} rw\ndisk {SDA} 8:0 {GIB}\n\
+             on dm-9 254:9 0 {SDA}\ndm dm-9 {name} CRYPT-{format}-{UUID}-{name}\n{rest}"
+        )
+    };
+    let (asked, unheard, off) =
+        ("!layer.crypt.opened-before-option", "!layer.crypt.option-not-heard", "!layer.luks.discards-off");
+    let lasting = "# cryptsetup refresh --allow-discards --persistent ";
+    let cmdline = |line: &str| format!("file proc/cmdline {line}");
+    let gpt_auto = "systemd-gpt-auto-generator (which found this volume) does not read luks.options=";
+    for (at, name, format, rest, code, words) in [
+        // systemd's gpt-auto: no root=, no line and no option for it.
+        (
+            "/",
+            "root",
+            "LUKS2",
+            cmdline("quiet rd.luks.options=discard"),
+            unheard,
+            &[gpt_auto, lasting, "!initramfs"][..],
+        ),
+        (
+            "/",
+            "root",
+            "LUKS1",
+            cmdline("rd.luks.options=discard"),
+            unheard,
+            &[
+                gpt_auto,
+                &format!("rd.luks.name={DASHED}=root and rd.luks.options={DASHED}=discard"),
+                "!--persistent",
+            ],
+        ),
+        (
+            "/",
+            "cr",
+            "LUKS2",
+            cmdline("luks.options=discard")
+                + "\nfile run/systemd/generator.late/systemd-cryptsetup@cr.service ExecStart=x /dev/gpt-auto-root-luks",
+            unheard,
+            &[gpt_auto],
+        ),
+        (
+            "/home",
+            "home",
+            "LUKS2",
+            cmdline("root=/dev/sda1 luks.options=discard"),
+            unheard,
+            &[gpt_auto, lasting],
+        ),
+        (
+            "/data",
+            "home",
+            "LUKS2",
+            cmdline("luks.options=discard"),
+            unheard,
+            &["!gpt-auto", "counts only for volumes that"],
+        ),
+        // The volume is named, so systemd-cryptsetup-generator reads the option.
+        (
+            "/",
+            "root",
+            "LUKS2",
+            cmdline(&format!("rd.luks.options={DASHED}=discard")),
+            asked,
+            &["though", lasting],
+        ),
+        (
+            "/",
+            "root",
+            "LUKS2",
+            cmdline(&format!("rd.luks.name={DASHED}=root luks.options=discard")),
+            asked,
+            &[lasting],
+        ),
+        (
+            "/",
+            "cr",
+            "LUKS2",
+            cmdline("root=/dev/mapper/cr rd.luks.options=discard"),
+            unheard,
+            &["counts only for volumes that luks.uuid= or luks.name= names", lasting],
+        ),
+        (
+            "/",
+            "cr",
+            "LUKS2",
+            cmdline(&format!("rd.luks.uuid={DASHED} luks.options=discard"))
+                + "\nfile etc/crypttab cr UUID=1 none luks",
+            unheard,
+            &["does not count for volumes that /etc/crypttab lists"],
+        ),
+        // systemd in the initramfs of dracut.
+        (
+            "/",
+            "luks-1111",
+            "LUKS1",
+            cmdline("root=/dev/mapper/luks-1111 rd.luks.uuid=luks-1111 rd.luks.allow-discards rhgb"),
+            unheard,
+            &[
+                "systemd in the initramfs does not read rd.luks.allow-discards",
+                &format!("rd.luks.options={DASHED}=discard on the kernel's command line"),
+                "!--persistent",
+                "# cryptsetup refresh --allow-discards luks-1111",
+            ],
+        ),
+        // mkinitcpio, by its hooks; other files are no matter.
+        (
+            "/",
+            "cr",
+            "LUKS1",
+            cmdline("cryptdevice=/dev/sda2:cr:allow-discards")
+                + "\nfile etc/mkinitcpio.conf HOOKS=(base sd-encrypt)",
+            unheard,
+            &["systemd does not read cryptdevice="],
+        ),
+        (
+            "/",
+            "cr",
+            "LUKS1",
+            cmdline("cryptdevice=/dev/sda2:cr:allow-discards")
+                + "\nfile etc/mkinitcpio.conf HOOKS=(base encrypt)",
+            asked,
+            &["though the kernel's command line asks"],
+        ),
+        (
+            "/",
+            "cr",
+            "LUKS1",
+            "file etc/crypttab cr UUID=1 none discard\nfile etc/mkinitcpio.conf HOOKS=(base encrypt)"
+                .to_owned(),
+            unheard,
+            &["the hook `encrypt` of mkinitcpio does not apply it", ":cr:allow-discards on the kernel's"],
+        ),
+        (
+            "/",
+            "cr",
+            "LUKS1",
+            cmdline("cryptdevice=/dev/sda2:cr:allow-discards")
+                + "\nfile etc/mkinitcpio.conf HOOKS=\"base ykfde\"",
+            unheard,
+            &[
+                "ykfde (which opens it by itself) does not read cryptdevice=",
+                "YKFDE_LUKS_OPTIONS=--allow-discards",
+            ],
+        ),
+        (
+            "/",
+            "cr",
+            "LUKS1",
+            cmdline(&format!("rd.luks.options={DASHED}=discard")) + "\nfile etc/initramfs-tools/x",
+            unheard,
+            &["initramfs-tools does not read luks.options=", "update-initramfs -u"],
+        ),
+        // udisks, by its own state and by where it mounts.
+        (
+            "/run/media/u/OS",
+            "bitlk-12d663c1",
+            "BITLK",
+            "file etc/crypttab bitlk-12d663c1 PARTUUID=9 none discard".to_owned(),
+            unheard,
+            &[
+                "udisks (which opened it) does not apply it",
+                "cryptsetup open --type bitlk --allow-discards",
+                "!initramfs",
+            ],
+        ),
+        (
+            "/data",
+            "luks-x",
+            "LUKS2",
+            format!(
+                "file etc/crypttab luks-x UUID={DASHED} none discard\nfile run/udisks2/unlocked-crypto-dev CRYPT-LUKS2-{UUID}-luks-x"
+            ),
+            unheard,
+            &["udisks (which opened it)", lasting],
+        ),
+        (
+            "/data",
+            "x",
+            "LUKS2",
+            "file run/udisks2/unlocked-crypto-dev CRYPT-LUKS2-0-y".to_owned(),
+            off,
+            &[lasting],
+        ),
+        // Not opened in the initramfs.
+        (
+            "/data",
+            "x",
+            "LUKS1",
+            cmdline(&format!("rd.luks.options={DASHED}=discard")),
+            unheard,
+            &[
+                "rd.luks.options= counts only for volumes that the initramfs opens",
+                "by `discard` in its line in /etc/crypttab",
+            ],
+        ),
+        ("/data", "x", "LUKS1", cmdline("rd.luks.options=1-2=discard"), off, &[]),
+        ("/data", "x", "LUKS1", cmdline("rd.luks.options=discard"), off, &[]),
+        (
+            "/data",
+            "x",
+            "LUKS1",
+            format!(
+                "file etc/crypttab x UUID={DASHED} none discard\nfile etc/mkinitcpio.conf HOOKS=(encrypt)"
+            ),
+            asked,
+            &["!looked at", "!/boot"],
+        ),
+        // crypttab may name the volume by its UUID alone.
+        (
+            "/data",
+            "x",
+            "LUKS1",
+            format!("file etc/crypttab y UUID={DASHED} none discard"),
+            asked,
+            &["though /etc/crypttab"],
+        ),
+    ] {
+        judge(&[(&crypt(at, name, format, &rest), code, Some(false), words)]);
+    }
+    let open = crypt("/", "c", "LUKS2", "").replace("254:9 0", &format!("254:9 {GIB}"));
+    let shows =
+        ["note dm-9: it passes TRIM on: the drive shows which blocks are free, though not their contents"];
+    judge(&[(&open, "layer.crypt.passes-trim", Some(true), &shows)]);
+}
+
+#[test]
+fn the_header_and_the_initramfs_are_looked_at() {
+    let host = |rest: &str| {
+        built(&format!(
+            "timer\nmount 22 1 254:9 / / rw - xfs /dev/mapper/c rw\ndisk {SDA} 8:0 {GIB}\non dm-9 254:9 0 {SDA}\n\
+             dm dm-9 c CRYPT-LUKS2-12-c\nfile proc/cmdline root=/dev/mapper/c\n{rest}"
+        ))
+    };
+    let write = |host: &Host, path: &str, bytes: &[u8]| {
+        host.file(path, "");
+        fs::write(host.0.path().join(path), bytes).unwrap();
+    };
+    for (flags, code, commands) in [
+        (
+            "\"flags\":[\"allow-discards\"]",
+            "!layer.crypt.opened-before-option",
+            "# cryptsetup refresh --allow-discards c\n",
+        ),
+        ("\"flags\":[]", "!layer.luks.discards-off", "--allow-discards --persistent c\n"),
+        ("", "!layer.luks.discards-off", "--allow-discards --persistent c\n"),
+    ] {
+        let host = host("");
+        write(&host, "dev/sda", &header(flags));
+        expect(&host.examine(), code, &[commands]);
+    }
+    // A header that is cut off, or no header.
+    for bytes in [&header("")[..4096], b"LUKS\xba\xbe\x00\x02", &[0; 8192]] {
+        let host = host("");
+        write(&host, "dev/sda", bytes);
+        expect(&host.examine(), "!layer.luks.discards-off", &["--persistent c"]);
+    }
+
+    let with = cpio("cryptroot/crypttab", "c UUID=12 none luks,discard\n");
+    let without = cpio("etc/crypttab", "c UUID=12 none luks\n");
+    let early = cpio("kernel/x86/microcode/x.bin", "code");
+    let gzip = |bytes: &[u8]| {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        std::io::Write::write_all(&mut encoder, bytes).unwrap();
+        encoder.finish().unwrap()
+    };
+    let zstd = |bytes: &[u8]| zstd::encode_all(bytes, 1).unwrap();
+    let initrd = "/boot/initrd.img-6.12.43";
+    let has = format!("{initrd} has it too");
+    let older = format!("{initrd} has an older copy, without it");
+    for (bytes, word) in [
+        (with.clone(), has.clone()),
+        (without.clone(), older.clone()),
+        ([early.clone(), gzip(&without)].concat(), older.clone()),
+        ([early.clone(), zstd(&with)].concat(), has),
+        (early.clone(), format!("{initrd} does not list it")),
+        (
+            [early, b"\xfd7zXZ".to_vec()].concat(),
+            "not looked at: /boot/initrd.img-6.12.43: its compression".to_owned(),
+        ),
+        (with[..200].to_vec(), "was not looked at".to_owned()),
+    ] {
+        let host = host("file etc/crypttab c UUID=12 none luks,discard");
+        write(&host, &initrd[1..], &bytes);
+        expect(&host.examine(), "!layer.crypt.opened-before-option", &[&word, "rebuild the initramfs"]);
+    }
+    let host = host("file etc/crypttab c UUID=12 none luks,discard");
+    expect(&host.examine(), "!layer.crypt.opened-before-option", &["not looked at: none was found in /boot"]);
+}
+
+#[test]
+fn a_kernel_that_harms_or_barely_trims_is_named() {
+    let raid = |level: &str, kernel: &str, rest: &str| {
+        format!(
+            "timer\nmount 22 1 9:0 / /srv rw - xfs /dev/md0 rw\nfile etc/fstab /dev/md0 /srv xfs defaults 0 0\n\
+             disk {SDA} 8:0 {GIB}\ndisk {SDB} 8:16 {GIB}\non md0 9:0 {GIB} {SDA} {SDB}\n\
+             file sys/devices/virtual/block/md0/md/level {level}\nfile proc/sys/kernel/osrelease {kernel}\n{rest}"
+        )
+    };
+    let (loses, crashes) = ("kernel.discard.loses-data", "kernel.discard.crashes");
+    let original = format!(
+        "file sys/devices/virtual/block/md0/md/layout 1\nfile sys/devices/{SDA}/size 100\nfile sys/devices/{SDB}/size 200"
+    );
+    let equal = original.replace("200", "100");
+    let signed = "file proc/version_signature Ubuntu 5.15.0-1080.87-aws 5.15.181";
+    let debian = |version: &str| {
+        format!("file proc/version Linux version 6.1.0-34-amd64 #1 SMP Debian {version}-1 (2025)")
+    };
+    for (level, kernel, rest, code, is_known) in [
+        ("raid10", "5.4.0-57-generic", "", loses, true),
+        ("raid10", "5.4.0-58-generic", "", "", false),
+        ("raid10", "5.4.0-56-generic", "", loses, false),
+        ("raid10", "5.4.0-1057-aws", "", "", false),
+        ("raid10", "5.10.0-rc7", "", loses, true),
+        ("raid10", "5.10.0", "", "", false),
+        ("raid1", "5.4.0-57-generic", "", "", false),
+        ("raid10", "5.15.0-144-generic", "", crashes, true),
+        ("raid10", "5.15.0-143-generic", "", "", false),
+        ("raid10", "5.15.0-150-generic", "", crashes, false),
+        ("raid10", "5.15.0-1080-aws", signed, crashes, false),
+        ("raid10", "6.1.135", "", crashes, true),
+        ("raid10", "6.1.138", "", "", false),
+        ("raid10", "6.1.134", "", "", false),
+        ("raid10", "6.1.0-34-amd64", &debian("6.1.135"), crashes, true),
+        ("raid10", "6.1.0-37-amd64", &debian("6.1.140"), "", false),
+        // Which patches it has is not said.
+        ("raid10", "6.1.0-34-amd64", "", crashes, false),
+        ("raid0", "4.0.4", "", loses, true),
+        ("raid0", "4.0.5", "", "", false),
+        ("raid0", "3.18.14", "", loses, false),
+        ("raid0", "5.10.100", &original, loses, true),
+        ("raid0", "5.10.100", &equal, "", false),
+        ("raid0", "5.10.200", &original, "", false),
+        ("raid0", "5.10.187", &original, loses, false),
+        ("raid0", "4.18.0-553.el8.x86_64", &original, "", false),
+    ] {
+        let report = built(&raid(level, kernel, rest)).examine();
+        let expected = format!("{}{code}", if is_known { "!" } else { "" });
+        assert_eq!(codes(&report), expected, "{level} on {kernel}\n{}", said(&report));
+        let words: &[&str] = match (code, is_known) {
+            ("", _) => &[],
+            (_, true) => &["do not trim it", "WRONG md0: Linux", "# systemctl disable --now fstrim.timer"],
+            (_, false) => &["may be one that", "note md0", "mended in Linux"],
+        };
+        for word in words {
+            assert!(said(&report).contains(word), "'{word}' for {level} on {kernel}\n{}", said(&report));
+        }
+    }
+    let mapped = |kernel: &str| {
+        format!(
+            "mount 22 1 254:0 / /srv rw - xfs /dev/mapper/vg-a rw,discard\ndisk {SDA} 8:0 {GIB}\n\
+             on dm-0 254:0 {GIB} {SDA}\ndm dm-0 vg-a LVM-a\nfile proc/sys/kernel/osrelease {kernel}"
+        )
+    };
+    let undo = built(&mapped("5.1.4-arch1-1")).examine();
+    assert_eq!(undo.file_systems[0].findings[0].commands, ["mount -o remount,nodiscard /srv"]);
+    assert_eq!(undo.file_systems[0].findings[0].undo, ["mount -o remount,discard /srv"]);
+    judge(&[
+        (
+            &mapped("5.1.4-arch1-1"),
+            "!kernel.discard.loses-data",
+            Some(true),
+            &["beyond what the device mapper"],
+        ),
+        (&mapped("5.1.5"), "", Some(true), &[]),
+        // Nothing is sent to a device that takes nothing.
+        (
+            &raid(
+                "raid10",
+                "5.4.0-57-generic",
+                "file sys/devices/virtual/block/md0/queue/discard_max_bytes 0",
+            ),
+            "!layer.raid.older-than-disks",
+            Some(false),
+            &[],
+        ),
+        (
+            &raid(
+                "raid10",
+                "5.4.0-48-generic",
+                "file sys/devices/virtual/block/md0/queue/discard_max_bytes 524288\nfile sys/devices/virtual/block/md0/size 4294967296",
+            ),
+            "layer.limit.tiny",
+            Some(true),
+            &[
+                "note md0: it takes discards of at most 512 KiB, and the devices below 1 GiB: to trim it all takes 4,194,304 commands instead of 2,048",
+                "from Linux 5.13 on",
+            ],
+        ),
+        (
+            &raid(
+                "raid1",
+                "6.12.1",
+                &format!("file sys/devices/virtual/block/md0/queue/discard_max_bytes {}", 16 << 20),
+            ),
+            "layer.limit.tiny",
+            Some(true),
+            &[
+                "each TiB takes 65,536 commands instead of 1,024",
+                "raise /sys/block/md0/queue/discard_max_bytes",
+            ],
+        ),
+        (
+            &raid(
+                "raid1",
+                "6.12.1",
+                &format!("file sys/devices/virtual/block/md0/queue/discard_max_bytes {}", 17 << 20),
+            ),
+            "",
+            Some(true),
+            &[],
+        ),
     ]);
 }

@@ -693,9 +693,17 @@ fn a_note_is_made_under_its_own_condition_only() {
     let both = "mount.discard.and-timer fs.ext4.discards-too-much";
     judge(&[
         (&on("ext4", "rw,discard", &kernel("6.0.19")), "mount.discard.and-timer", Some(true), &[]),
-        (&on("ext4", "rw,discard", &kernel("6.1.0")), both, Some(true), &[]),
-        (&on("ext4", "rw", &kernel("6.1.0")), "", Some(true), &[]),
-        (&on("ext3", "rw,discard", &kernel("6.1.0")), "mount.discard.and-timer", Some(true), &[]),
+        // 6.8 and the stable kernels with its change.
+        (&on("ext4", "rw,discard", &kernel("6.1.76")), "mount.discard.and-timer", Some(true), &[]),
+        (&on("ext4", "rw,discard", &kernel("6.1.77")), both, Some(true), &["discards far more", "!may"]),
+        (&on("ext4", "rw,discard", &kernel("6.6.15-arch1")), "mount.discard.and-timer", Some(true), &[]),
+        (&on("ext4", "rw,discard", &kernel("6.7.3")), "mount.discard.and-timer", Some(true), &[]),
+        (&on("ext4", "rw,discard", &kernel("5.15.149")), both, Some(true), &["!may"]),
+        (&on("ext4", "rw,discard", &kernel("5.15.148")), "mount.discard.and-timer", Some(true), &[]),
+        (&on("ext4", "rw,discard", &kernel("6.8.0-31-generic")), both, Some(true), &["!may"]),
+        (&on("ext4", "rw,discard", &kernel("6.1.0-13-amd64")), both, Some(true), &["may discard far more"]),
+        (&on("ext4", "rw", &kernel("6.8.0")), "", Some(true), &[]),
+        (&on("ext3", "rw,discard", &kernel("6.8.0")), "mount.discard.and-timer", Some(true), &[]),
         // What the daemon does about discard is its own business.
         (&without_timer("xfs", "rw,discard", daemon), "", Some(true), &[]),
         // fstrim --all never reads fstab.
@@ -847,5 +855,211 @@ fn at_most_three_mounts_of_a_pool_are_named() {
     judge(&[
         (&pool(3), "?unchecked.zfs.by-itself", None, &["UNCHECKED /z0, /z1, /z2: zfs, pool tank"]),
         (&pool(4), "?unchecked.zfs.by-itself", None, &["UNCHECKED /z0, /z1, /z2, ...: zfs, pool tank"]),
+    ]);
+}
+
+#[test]
+fn accounts_of_the_host_are_given() {
+    const LUN: &str = "platform/host3/session1/target3:0:0/3:0:0:1/block/sdb";
+    let lun = |kernel: &str, mode: &str, page: &str| {
+        let scsi = format!("file sys/devices/{LUN}/device");
+        format!(
+            "timer\nmount 22 1 8:16 / /pv rw - xfs /dev/sdb rw\ndisk {LUN} 8:16 {GIB}\n\
+             {scsi}/scsi_disk/3:0:0:1/provisioning_mode {mode}\n{scsi}/vpd_pgb2 {page}\nfile proc/sys/kernel/osrelease {kernel}"
+        )
+    };
+    let lvm = |place: &str, conf: &str| {
+        let conf = if conf.is_empty() { String::new() } else { format!("file etc/lvm/lvm.conf {conf}") };
+        format!(
+            "timer\nmount 22 1 253:0 / /data rw - xfs /dev/mapper/vg-data rw\ndisk {place} 8:16 {GIB}\n\
+             on dm-0 253:0 {GIB} {place}\ndm dm-0 vg-data LVM-abc\n{conf}"
+        )
+    };
+    let errors =
+        |count: &str| format!("{EXT4_ON_SDA}disk {SDA} 8:0 {GIB}\nfile sys/fs/ext4/sda/errors_count {count}");
+    let cron = |line: &str| format!("mount 22 1 8:0 / / rw - xfs /dev/sda rw\ndisk {SDA} 8:0 {GIB}\n{line}");
+    let off = "host.lvm.issue-discards-off";
+    let both = "12345\u{e0}";
+    judge(&[
+        // LBPU, LBPWS and LBPWS10 are claimed, UNMAP first. The file is text, so the bits are in the first byte of UTF-8.
+        (
+            &lun("3.10.0-1160.el7.x86_64", "writesame_16", both),
+            "!disk.scsi.other-mode",
+            Some(true),
+            &[
+                "WRONG sdb: sdb claims UNMAP first, but is sent `writesame_16`: Linux before 4.12",
+                "# echo unmap > /sys/block/sdb/device/scsi_disk/3:0:0:1/provisioning_mode",
+            ],
+        ),
+        (
+            &lun("6.1.0", "writesame_16", both),
+            "disk.scsi.other-mode",
+            Some(true),
+            &["note sdb", "no limit for UNMAP"],
+        ),
+        (&lun("3.10.0", "unmap", both), "", Some(true), &[]),
+        (&lun("3.10.0", "writesame_16", "12345@"), "", Some(true), &[]),
+        // Removed volumes.
+        (
+            &lvm(LUN, "devices {\\n  issue_discards = 0\\n}"),
+            off,
+            Some(true),
+            &[
+                "note LVM: /etc/lvm/lvm.conf says issue_discards = 0: removed and shrunk logical volumes are never discarded, so sdb",
+                "# sed -i '/^[^#]*issue_discards/s/= *0/= 1/' /etc/lvm/lvm.conf",
+            ],
+        ),
+        (&lvm(LUN, "# issue_discards = 1"), off, Some(true), &["as it is by default", "!# sed"]),
+        (&lvm(LUN, ""), off, Some(true), &["as it is by default"]),
+        (&lvm(LUN, "issue_discards=1"), "", Some(true), &[]),
+        (&lvm(SDA, "issue_discards = 0"), "", Some(true), &[]),
+        // Errors of ext4.
+        (
+            &errors("3"),
+            "!fs.ext4.errors",
+            Some(true),
+            &["WRONG sda: ext4 has recorded 3 errors", "`fsck -f /dev/sda`"],
+        ),
+        (&errors("1"), "!fs.ext4.errors", Some(true), &["recorded 1 error in"]),
+        (&errors("0"), "", Some(true), &[]),
+        // A script that run-parts leaves out.
+        (
+            &cron("file etc/cron.weekly/fstrim #!/bin/sh\\nexec /sbin/fstrim -a"),
+            "!mount.cron.not-executable",
+            Some(true),
+            &["/etc/cron.weekly/fstrim: it is not executable", "# chmod a+x /etc/cron.weekly/fstrim"],
+        ),
+        (&cron("script etc/cron.weekly/fstrim #!/bin/sh\\nexec /sbin/fstrim -a"), "", Some(true), &[]),
+        // WSL.
+        (
+            &format!(
+                "timer\nmount 22 1 8:0 / / rw - xfs /dev/sda rw\ndisk {SDA} 8:0 {GIB}\nfile sys/devices/{SDA}/device/vendor Msft\n\
+                 file proc/sys/kernel/osrelease 5.15.153.1-microsoft-standard-WSL2"
+            ),
+            "disk.virtual.host-unknown",
+            Some(true),
+            &["unless it is sparse", "`wsl --manage DISTRO --set-sparse true`", "--allow-unsafe"],
+        ),
+        (
+            &format!(
+                "timer\nmount 22 1 8:0 / / rw - xfs /dev/sda rw\ndisk {SDA} 8:0 {GIB}\nfile sys/devices/{SDA}/device/vendor Msft"
+            ),
+            "disk.virtual.host-unknown",
+            Some(true),
+            &["!wsl", "VHDX"],
+        ),
+    ]);
+}
+
+#[test]
+fn what_uses_devices_without_a_mount_here_is_told() {
+    let host = |rest: &str| {
+        format!(
+            "timer\nmount 22 1 8:0 / / rw - xfs /dev/sda rw\ndisk {SDA} 8:0 {GIB}\nlink proc/1/ns/mnt mnt:[1]\n{rest}"
+        )
+    };
+    let volume = |name: &str| {
+        format!(
+            "disk {NVME} 259:0 {GIB}\non dm-0 253:0 {GIB} {NVME}\ndm dm-0 {name} LVM-1\n\
+        link sys/devices/{NVME}/holders/dm-0 ../../../../../../virtual/block/dm-0\n"
+        )
+    };
+    let opened = |program: &str| {
+        volume("vg-raw")
+            + &format!(
+                "file proc/77/comm {program}\nlink proc/77/fd/5 /dev/dm-0\nlink proc/77/ns/mnt mnt:[1]"
+            )
+    };
+    // A process in a mount namespace of its own, in this control group.
+    let contained = |group: &str, rest: &str| {
+        volume("pve-vm--101--disk--0")
+            + &format!(
+                "link proc/88/ns/mnt mnt:[2]\nlink proc/89/ns/mnt mnt:[2]\nfile proc/88/cgroup 0::{group}\n\
+                 file proc/88/mountinfo 40 1 253:0 / / rw - ext4 /dev/mapper/pve-vm--101--disk--0 rw\n{rest}"
+            )
+    };
+    let mounted = "?unchecked.namespace.mounted";
+    judge(&[
+        (
+            &host(&volume("ceph--aaaa-osd--block--bbbb")),
+            "?unchecked.ceph.osd",
+            Some(true),
+            &["UNCHECKED dm-0: a Ceph OSD", "# ceph config get osd bdev_enable_discard"],
+        ),
+        (&host(&volume("vg-unused")), "", Some(true), &[]),
+        (
+            &host(&opened("qemu-system-x86")),
+            "?unchecked.device.in-use",
+            Some(true),
+            &["UNCHECKED dm-0: the disk of a virtual machine", "(qemu-system-x86)", "discard='unmap'"],
+        ),
+        (&host(&opened("bstore_aio")), "?unchecked.ceph.osd", Some(true), &["UNCHECKED dm-0"]),
+        (
+            &host(&opened("postgres")),
+            "?unchecked.device.in-use",
+            Some(true),
+            &["a database on the device itself"],
+        ),
+        (&host(&opened("tgtd")), "?unchecked.device.in-use", Some(true), &["so no fstrim reaches it (tgtd)"]),
+        // It only looks.
+        (&host(&opened("smartd")), "", Some(true), &[]),
+        // What accepts no TRIM is no loss.
+        (&host(&opened("postgres").replace(&format!("253:0 {GIB}"), "253:0 0")), "", Some(true), &[]),
+        // In use by a mount.
+        (
+            &host(&format!("mount 23 22 253:0 / /srv rw - xfs /dev/dm-0 rw\n{}", opened("postgres"))),
+            "",
+            Some(true),
+            &["!UNCHECKED"],
+        ),
+        (
+            &host(&contained("/lxc/101/ns", "file etc/pve/x")),
+            mounted,
+            Some(true),
+            &[
+                "UNCHECKED /dev/mapper/pve-vm--101--disk--0: mounted only in the mount namespace of the container 101, at /",
+                "# pct fstrim 101",
+            ],
+        ),
+        (
+            &host(&contained("/lxc.payload.web/init.scope", "")),
+            mounted,
+            Some(true),
+            &["the container web (LXC)", "# nsenter --target 88 --mount fstrim --verbose /\n"],
+        ),
+        (
+            &host(&contained("/system.slice/docker-1.scope", "")),
+            mounted,
+            Some(true),
+            &["a container of Docker"],
+        ),
+        (&host(&contained("/user.slice", "")), mounted, Some(true), &["process 88"]),
+        // The same namespace, or the same file system.
+        (&host(&contained("/", "").replace("mnt:[2]", "mnt:[1]")), "", Some(true), &[]),
+        (&host(&contained("/", "").replace("40 1 253:0", "40 1 8:0")), "", Some(true), &[]),
+        (
+            &host("file proc/spl/kstat/zfs/tank/state ONLINE"),
+            "?unchecked.zfs.by-itself",
+            Some(true),
+            &["UNCHECKED nothing of it is mounted here: zfs, pool tank"],
+        ),
+        // An OSD by the folder of its data.
+        (
+            &host(&(volume("vg-x") + "link var/lib/ceph/osd/ceph-3/block /dev/dm-0")),
+            "?unchecked.ceph.osd",
+            Some(true),
+            &["UNCHECKED dm-0"],
+        ),
+        // The cache of a bcache.
+        (
+            &format!(
+                "timer\nmount 22 1 252:0 / / rw - xfs /dev/bcache0 rw\ndisk {SDA} 8:0 {GIB}\ndisk {NVME} 259:0 {GIB}\n\
+                 on bcache0 252:0 {GIB} {SDA} {NVME}\nlink sys/devices/virtual/block/bcache0/bcache ../../../{SDA}/bcache\n\
+                 file sys/devices/{SDA}/bcache/running 1\nfile sys/devices/{NVME}/bcache/discard 0"
+            ),
+            "layer.bcache-cache.no-discard",
+            Some(true),
+            &["note nvme0n1: the cache of a bcache", "# echo 1 > /sys/block/nvme0n1/bcache/discard"],
+        ),
     ]);
 }
