@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 
 use trimwise::live::{
-    Cut, Facts, Failed, LiveHost, Order, SPANS_MAX, Sample, Settings, Slice, Trimmed, Window,
+    Cut, Facts, Failed, LiveHost, Order, Reason, SPANS_MAX, Sample, Settings, Slice, Trimmed, Window,
 };
 use trimwise::units::{Bytes, SimDuration, SimTime, Span};
 
@@ -187,7 +187,10 @@ impl FakeHost {
                 Order::Trim(slice) => {
                     let pressed = self.pressure_heard >= 200;
                     assert!(
-                        !pressed || self.waiting() > self.live.bound() || self.live.is_asked(),
+                        !pressed
+                            || self.waiting() > self.live.bound()
+                            || self.live.is_asked()
+                            || matches!(self.live.reason(), Reason::LowWater { .. } | Reason::Overdue { .. }),
                         "a slice under pressure"
                     );
                     assert!(slice.ranges.iter().all(|range| range.start < range.end), "{slice:?}");
