@@ -149,8 +149,10 @@ impl LiveHost {
         };
         let giving = &self.giving;
         let level = giving.lender.as_ref().and_then(|lender| Some((lender, lender.level?)));
-        let is_new =
-            || giving.low_at.is_none_or(|at| giving.freed_at.is_some_and(|freed| freed + SHOWN_WITHIN > at));
+        // Another map costs little, another walk does not.
+        let shown_within = if self.facts.maps { SHOWN_WITHIN } else { SimDuration::ZERO };
+        let freed_since = |at: SimTime| giving.freed_at.is_some_and(|freed| freed + shown_within > at);
+        let is_new = || giving.low_at.is_none_or(freed_since);
         if let Some((lender, level)) = level.filter(|(_, level)| level.is_low && !self.is_low())
             && self.now >= giving.low_not_before
             && is_new()
@@ -174,8 +176,12 @@ impl LiveHost {
     fn begin_giving(&mut self, due: Due, reason: Reason) {
         (self.giving.sweep, self.giving.begun) = (Some((due, reason)), self.now);
         self.wishes.backlog = true;
-        if due == Due::Low && self.now >= self.giving.resend_not_before {
+        let resends = due == Due::Low && self.now >= self.giving.resend_not_before;
+        if resends {
             self.giving.resend_not_before = self.now + RESEND;
+        }
+        // A walk under way may have passed what was freed since it began.
+        if resends || !self.facts.maps {
             self.knowledge.ask_for_all(&self.load.sample);
         } else {
             self.knowledge.want_round();
