@@ -6,7 +6,7 @@ pub mod listen;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use trimwise::live::{Status, Untrimmed};
+use trimwise::live::{Level, Status, Untrimmed};
 use trimwise_linux::code::Code;
 
 #[derive(Clone)]
@@ -45,12 +45,18 @@ pub fn first_line() -> String {
 
 pub fn render<'a>(whole: &Whole, seen: impl Iterator<Item = Seen<'a>>) -> String {
     type Of = fn(&Status) -> u64;
-    let metrics: [(&str, &str, &str, Of); 17] = [
+    let metrics: [(&str, &str, &str, Of); 18] = [
         ("used_bytes", "gauge", "Bytes in use.", |s| s.used_bytes.0),
         ("size_bytes", "gauge", "Bytes of the file system.", |s| s.total_bytes.0),
         ("bound_bytes", "gauge", "The most untrimmed free space that judicious allows, in bytes.", |s| {
             s.bound_bytes.0
         }),
+        (
+            "purpose_space",
+            "gauge",
+            "Whether trims give lent space back, rather than serve the drive alone.",
+            |s| u64::from(s.purpose == "space"),
+        ),
         ("online", "gauge", "Whether the kernel's online discard is on.", |s| u64::from(s.online)),
         ("paused", "gauge", "Whether trimming is paused.", |s| u64::from(s.paused)),
         ("slices_total", "counter", "Slices that ended.", |s| s.totals.slices),
@@ -179,6 +185,57 @@ pub fn render<'a>(whole: &Whole, seen: impl Iterator<Item = Seen<'a>>) -> String
             file_systems().filter_map(|(labels, status)| Some((labels, of(status).known()?)))
         {
             let _ = writeln!(text, "trimwise_{name}{{{labels}}} {}", bytes.0);
+        }
+    }
+    type OfLender = fn(&Status) -> Option<u64>;
+    fn level(status: &Status) -> Option<Level> {
+        status.lender.as_ref()?.level
+    }
+    let of_lenders: [(&str, &str, &str, OfLender); 7] = [
+        (
+            "lender_used_bytes",
+            "gauge",
+            "Bytes in use of the pool that lends the space; absent while unknown.",
+            |s| Some(level(s)?.used_bytes.0),
+        ),
+        (
+            "lender_size_bytes",
+            "gauge",
+            "Bytes of the pool that lends the space; absent while unknown.",
+            |s| Some(level(s)?.size_bytes.0),
+        ),
+        (
+            "lender_metadata_percent",
+            "gauge",
+            "Space for the metadata of that pool in use, in percent; absent while unknown.",
+            |s| level(s)?.metadata_percent,
+        ),
+        (
+            "lender_low",
+            "gauge",
+            "Whether that pool is so full that all free space goes back at once; absent while unknown.",
+            |s| Some(u64::from(level(s)?.is_low)),
+        ),
+        ("lender_stopped", "gauge", "Whether that pool takes no more writes; absent while unknown.", |s| {
+            Some(u64::from(level(s)?.is_stopped))
+        }),
+        (
+            "held_bytes",
+            "gauge",
+            "Bytes that the lender holds for the file system; absent while unknown.",
+            |s| Some(s.lender.as_ref()?.held_bytes?.0),
+        ),
+        (
+            "held_beyond_use_bytes",
+            "gauge",
+            "Bytes that the lender holds beyond those in use, at most; absent while unknown.",
+            |s| Some(s.held_beyond_use_bytes?.0),
+        ),
+    ];
+    for (name, kind, help, of) in of_lenders {
+        head(&mut text, name, kind, help);
+        for (labels, value) in file_systems().filter_map(|(labels, status)| Some((labels, of(status)?))) {
+            let _ = writeln!(text, "trimwise_{name}{{{labels}}} {value}");
         }
     }
     let is_known = |status: &Status| (status.waiting_bytes + status.left_bytes).known().is_some();

@@ -87,7 +87,13 @@ pub fn loan(root: &HostRoot, mounts: &[Mount], mount: &Mount, devices: &[SysBloc
     };
     Some(Loan {
         is_of_pool: first.lender == Some(purpose::Lender::Pool) && first.is_reached == Some(true),
-        name: first.whose.strip_prefix("in ").map_or(first.whose.clone(), str::to_owned),
+        name: match &gauge {
+            Some(Gauge::Mount(point)) => format!("the file system on {}", point.display()),
+            _ => ["in ", "on "]
+                .iter()
+                .find_map(|start| first.whose.strip_prefix(start))
+                .map_or_else(|| format!("memory {}", first.whose), str::to_owned),
+        },
         gauge,
         share,
     })

@@ -53,6 +53,8 @@ pub struct Status {
     pub lender: Option<Lender>,
     /// Space that the lender holds beyond what is used, at most; `None` if unknown.
     pub held_beyond_use_bytes: Option<Bytes>,
+    /// The same in a sentence.
+    pub lent: Option<String>,
     /// The waiting and left bytes come from the file system's map. Otherwise they are estimated from utilization.
     pub mapped: bool,
     /// Progress of work in several steps, in thousandths of the addresses: a round through the windows of a map with
@@ -106,6 +108,7 @@ impl LiveHost {
             purpose: if self.settings.lent.is_some() { "space" } else { "flash" },
             lender: self.lender().cloned(),
             held_beyond_use_bytes: self.held_beyond_use(),
+            lent: self.lent_words(),
             mapped: self.knowledge.is_mapped(),
             round_permille: self.knowledge.progress_permille(),
             frees_seen: self.are_frees_watched(),
