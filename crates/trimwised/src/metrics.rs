@@ -276,7 +276,7 @@ fn label(text: &str) -> String {
 mod tests {
     use std::collections::BTreeSet;
 
-    use trimwise::live::{Cut, Facts, LiveHost, Sample, Settings};
+    use trimwise::live::{Cut, Facts, Lender, Lent, LiveHost, Sample, Settings};
     use trimwise::policy::PolicySpec;
     use trimwise::units::{Bytes, SimTime};
 
@@ -346,6 +346,77 @@ mod tests {
             ]
         );
     }
+
+    #[test]
+    fn a_lender_of_which_nothing_is_known_has_no_series() {
+        let whole = Whole {
+            uptime_s: 0,
+            is_config_broken: false,
+            is_history_broken: false,
+            is_state_broken: false,
+            log_lines_dropped: 0,
+            codes: Vec::new(),
+        };
+        let level = Level {
+            used_bytes: Bytes(80),
+            size_bytes: Bytes(100),
+            metadata_percent: Some(7),
+            is_low: true,
+            is_stopped: false,
+        };
+        let known = Lender { level: Some(level), held_bytes: Some(Bytes(3 << 20)), ..Lender::default() };
+        let seen = |mount: &'static str, lender: Option<Lender>| {
+            let total = Bytes::gib(1);
+            let (toggles, online_is_good) = (false, false);
+            let facts =
+                Facts { total, cut: Cut::Nowhere, maps: true, toggles, spans_max: 16, online_is_good };
+            let lent = lender.as_ref().map(|_| Lent::default());
+            let settings = Settings { lent, ..Settings::default() };
+            let mut live = LiveHost::new(PolicySpec::JUDICIOUS, facts, settings, SimTime::ZERO);
+            let sample = Sample { total, used: Bytes::mib(1), ..Sample::default() };
+            live.sample(SimTime::ZERO, sample, &mut Vec::new());
+            live.see_lender(lender);
+            Seen {
+                mount: Path::new(mount),
+                device: "/dev/sda",
+                fs_type: "xfs",
+                status: Some(live.status()),
+                has_problem: false,
+                trimmed_at_s: None,
+                looked_at_s: None,
+                codes: Vec::new(),
+            }
+        };
+        let all =
+            [seen("/known", Some(known)), seen("/unknown", Some(Lender::default())), seen("/flash", None)];
+        let text = render(&whole, all.into_iter());
+        let is_of_lender = |line: &&str| {
+            ["trimwise_lender_", "trimwise_held_", "trimwise_purpose_"]
+                .iter()
+                .any(|name| line.starts_with(name))
+        };
+        let found: Vec<String> = text
+            .lines()
+            .filter(is_of_lender)
+            .map(|line| line.replace(",device=\"/dev/sda\",fstype=\"xfs\"", "").replace("mountpoint=", ""))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                "trimwise_purpose_space{\"/known\"} 1",
+                "trimwise_purpose_space{\"/unknown\"} 1",
+                "trimwise_purpose_space{\"/flash\"} 0",
+                "trimwise_lender_used_bytes{\"/known\"} 80",
+                "trimwise_lender_size_bytes{\"/known\"} 100",
+                "trimwise_lender_metadata_percent{\"/known\"} 7",
+                "trimwise_lender_low{\"/known\"} 1",
+                "trimwise_lender_stopped{\"/known\"} 0",
+                "trimwise_held_bytes{\"/known\"} 3145728",
+                "trimwise_held_beyond_use_bytes{\"/known\"} 2097152",
+            ]
+        );
+    }
+
     /// They had the series 0 while no map had been read.
     #[test]
     fn regression_untrimmed_space_that_nobody_has_read_has_no_series() {

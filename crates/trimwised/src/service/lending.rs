@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use trimwise::live::Lender;
-use trimwise_linux::doctor::Gauge;
+use trimwise_linux::doctor::{Gauge, Loan};
 
 use super::{Options, Service};
 use crate::lenders::{self, Answer, Ask};
@@ -95,7 +95,8 @@ impl Service {
         }
         let loans: Vec<_> =
             self.managed.iter().filter_map(|(&key, one)| Some((key, one.lent()?.clone()))).collect();
-        self.lending.used = self.managed.iter().map(|(&key, one)| (key, one.used().unwrap_or(0))).collect();
+        let used = |(key, _): &(Key, Loan)| (*key, self.managed[key].used().unwrap_or(0));
+        self.lending.used = loans.iter().map(used).collect();
         if loans.is_empty() {
             self.lending.next = now + EVERY[0];
             return;
