@@ -140,14 +140,20 @@ impl LiveHost {
             self.pace.rest_at_most(REST_ALONE);
         }
         if self.is_near_bound() {
-            let is_walk = self.is_overdue() && !self.knowledge.is_mapped();
-            let bytes = if is_walk { self.load.sample.total } else { self.knowledge.waiting() };
-            let within = if self.is_overdue() { self.give_back_within() } else { FORCED_WITHIN };
-            let by_bytes = bytes.0 / last.bytes.0.max(1);
+            let left = self.time_to_give_back();
+            // Slices of a walk are cut by addresses.
+            let bytes = match self.knowledge.progress_permille() {
+                Some(permille) if left.is_some() && !self.facts.maps => {
+                    self.load.sample.total.0 / 1000 * (1000 - permille)
+                }
+                _ => self.knowledge.waiting().0,
+            };
+            let by_bytes = bytes / last.bytes.0.max(1);
             let by_extents = self.view().pending_extents / last.extents.max(1);
             let work = last.took * (by_bytes.max(by_extents) + 1);
             let least = if self.is_pressed() { REST_PRESSED } else { REST_FORCED };
-            self.pace.rest_at_most((within.as_nanos() / work.as_nanos().max(1)).max(least));
+            self.pace
+                .rest_at_most((left.unwrap_or(FORCED_WITHIN).as_nanos() / work.as_nanos().max(1)).max(least));
         }
     }
 

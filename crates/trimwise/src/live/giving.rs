@@ -112,8 +112,13 @@ impl LiveHost {
         self.giving.sweep.as_ref().map(|(_, reason)| reason.clone())
     }
 
+    /// Returns the time left for the sweep before a deadline; `None` if there is none under way.
+    pub(super) fn time_to_give_back(&self) -> Option<SimDuration> {
+        self.is_overdue().then(|| (self.giving.begun + self.give_back_within()).since(self.now))
+    }
+
     /// Returns how long before its deadline a sweep begins.
-    pub(super) fn give_back_within(&self) -> SimDuration {
+    fn give_back_within(&self) -> SimDuration {
         self.settings.lent.map_or(FORCED_WITHIN, |lent| FORCED_WITHIN.min(lent.held_for_max / 2))
     }
 

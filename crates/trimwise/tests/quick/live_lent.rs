@@ -86,6 +86,62 @@ fn what_was_freed_is_given_back_by_its_deadline_though_the_host_is_never_quiet()
     assert!(of_drive > deadline * 4, "{} s", of_drive.as_secs_f64());
 }
 
+fn unbounded(held_for_max: SimDuration) -> Settings {
+    let lent = Lent { held_max_permille: 1000, held_for_max };
+    Settings { untrimmed_max_permille: 1000, lent: Some(lent), ..Settings::default() }
+}
+
+/// A hundred slices of 20 ms, for which there are five minutes: rests are as long as that allows until the end.
+#[test]
+fn a_sweep_of_many_slices_ends_before_its_deadline() {
+    for maps in [true, false] {
+        let deadline = SimDuration::from_secs(600);
+        let settings = Settings { slice_target: SimDuration::from_millis(20), ..unbounded(deadline) };
+        let mut host = FakeHost::new("judicious", Facts { maps, ..facts(XFS) }, settings);
+        host.allocate(0, 2000);
+        host.told.fill(false);
+        (host.load, host.sample.pressure_permille) = (5000, 900);
+        host.pass(299);
+        assert_eq!(host.sent, 0, "{maps}");
+        host.pass(301);
+        assert_eq!(host.untrimmed(), 0, "{maps}: {:?}", host.live.explain());
+        let [first, last] = [host.slices.first(), host.slices.last()].map(|slice| slice.unwrap().0);
+        assert!(
+            host.slices.len() > 60 && last.since(first).as_secs_f64() > 150.0,
+            "{maps}: {}",
+            host.slices.len()
+        );
+    }
+}
+
+/// Otherwise a host that frees without end would be disturbed without end.
+#[test]
+fn a_sweep_for_a_deadline_ends_though_ever_more_is_freed() {
+    let mut host = busy("judicious", facts(XFS), unbounded(SimDuration::from_secs(4 * HOUR)), 10);
+    let mut disturbed = 0;
+    for minute in 0..20 * 60 {
+        let (slices, at) = (host.slices.len(), minute % 20 * 80);
+        host.free(at, 80);
+        host.allocate((at + 800) % 1600, 80);
+        host.pass(60);
+        disturbed += u32::from(host.slices.len() > slices);
+    }
+    assert!(disturbed > 60 && disturbed < 8 * 60, "{disturbed} of {} minutes", 20 * 60);
+}
+
+/// All that is freed is trimmed in quiet times, though there is always something that no map has shown yet.
+#[test]
+fn a_quiet_host_never_comes_near_a_deadline() {
+    let mut host = FakeHost::new("judicious", facts(XFS), unbounded(SimDuration::from_secs(4 * HOUR)));
+    host.allocate(0, 2000);
+    for second in 0..6 * HOUR as usize / 10 {
+        host.free(second % 2000, 1);
+        host.pass(10);
+    }
+    assert!(host.slices.len() > 20, "{}", host.slices.len());
+    assert!(!host.reasons.iter().any(|reason| matches!(reason, Reason::Overdue { .. })));
+}
+
 #[test]
 fn low_water_gives_back_all_at_once_and_once_only() {
     for facts in [facts(XFS), facts(EXT4), Facts { maps: false, ..facts(XFS) }] {
