@@ -114,7 +114,9 @@ impl LiveHost {
 
     /// Returns the time left for the sweep before a deadline; `None` if there is none under way.
     pub(super) fn time_to_give_back(&self) -> Option<SimDuration> {
-        self.is_overdue().then(|| (self.giving.begun + self.give_back_within()).since(self.now))
+        // With a margin for the last slices.
+        let within = self.give_back_within() / 8 * 7;
+        self.is_overdue().then(|| (self.giving.begun + within).since(self.now))
     }
 
     /// Returns how long before its deadline a sweep begins.
