@@ -135,8 +135,10 @@ impl LiveHost {
         giving.since = any.then(|| giving.since.unwrap_or(self.now));
     }
 
-    /// Notes a map. `waited` says that something was waiting before it.
-    pub(super) fn see_map(&mut self, begins: bool, waited: bool) {
+    /// Notes a map. `waited` says that something was waiting before it. Returns true if what it shows as freed must wait
+    /// for the end of a sweep, which a busy host would never see otherwise.
+    pub(super) fn see_map(&mut self, begins: bool, waited: bool) -> bool {
+        let is_later = begins && self.is_overdue() && self.giving.rounds[0] >= Some(self.giving.begun);
         let giving = &mut self.giving;
         if begins {
             giving.rounds = [Some(self.now), giving.rounds[0]];
@@ -146,6 +148,7 @@ impl LiveHost {
             // What it shows as freed was freed since the last round.
             giving.since = giving.since.max(giving.rounds[1]);
         }
+        is_later
     }
 
     /// Starts a sweep if one is due.
@@ -200,6 +203,9 @@ impl LiveHost {
     pub(super) fn given_back(&mut self) {
         let Some((due, _)) = self.giving.sweep.take() else { return };
         self.giving.since = Some(self.giving.begun);
+        if due == Due::Overdue && self.facts.maps {
+            self.knowledge.catch_up();
+        }
         if due == Due::Low {
             let map_at = self.look_not_before.max(self.now + SECOND);
             self.giving.low_not_before = if self.facts.maps { map_at } else { self.now + WALK_AGAIN };

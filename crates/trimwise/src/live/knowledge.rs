@@ -28,8 +28,6 @@ pub(super) struct Moment {
     pub may_look: bool,
     /// The user or the governor wants all free space trimmed.
     pub all_is_wanted: bool,
-    /// What waits is trimmed before another map is read, or a busy host would never see the end of it.
-    pub works_off: bool,
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -230,7 +230,7 @@ impl Knowledge for Maps {
         if self.unsure.slice.is_some() {
             return Some(self.round.again());
         }
-        self.next_look(moment).filter(|_| at_once || (moment.may_look && !moment.works_off))
+        self.next_look(moment).filter(|_| at_once || moment.may_look)
     }
 
     fn look_before_toggle(&self) -> Option<Look> {

@@ -259,7 +259,6 @@ impl LiveHost {
             sample: self.load.sample,
             may_look: self.now >= self.look_not_before,
             all_is_wanted: self.all_is_wanted(),
-            works_off: self.is_giving_back() && self.knowledge.waiting().0 > 0,
         }
     }
 

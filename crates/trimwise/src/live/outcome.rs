@@ -31,7 +31,7 @@ impl LiveHost {
         else {
             return;
         };
-        self.see_map(begins, waited);
+        let is_later = self.see_map(begins, waited);
         self.totals.looks += 1;
         if let Some(message) = failure {
             self.trouble.slice_failure = Some(message.clone());
@@ -47,7 +47,9 @@ impl LiveHost {
             self.totals.freed_bytes += learned.freed.0;
         }
         self.committed(learned.freed);
-        if self.all_is_wanted() {
+        if is_later {
+            self.knowledge.drop_fresh();
+        } else if self.all_is_wanted() {
             self.catch_up();
         }
     }
