@@ -239,10 +239,12 @@ impl LiveHost {
             (Some(held), Some(beyond)) => format!(" It holds {held}, {beyond} more than is used."),
             _ => String::new(),
         };
-        Some(format!(
-            "Its space is lent{whose}: at most {} of free space stay untrimmed, and none longer than {}.{held}",
-            self.bound(),
-            super::status::time_words(lent.held_for_max)
-        ))
+        let bounds = if self.policy.needs_trim() {
+            let longest = super::status::time_words(lent.held_for_max);
+            format!(": at most {} of free space stay untrimmed, and none longer than {longest}", self.bound())
+        } else {
+            String::new()
+        };
+        Some(format!("Its space is lent{whose}{bounds}.{held}"))
     }
 }

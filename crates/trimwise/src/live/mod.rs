@@ -276,7 +276,7 @@ impl LiveHost {
 
     /// Returns true if untrimmed space stays below a bound.
     fn is_bounded(&self) -> bool {
-        self.policy.live() == LiveUse::Bounded || self.settings.lent.is_some()
+        self.policy.live() == LiveUse::Bounded || (self.settings.lent.is_some() && self.policy.needs_trim())
     }
 
     /// Maximum untrimmed space under a policy that bounds it, or of space that is lent.

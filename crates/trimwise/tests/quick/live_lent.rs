@@ -225,6 +225,24 @@ fn low_water_trims_despite_online_discard_and_sweeps_but_not_under_off_nor_durin
     }
 }
 
+#[test]
+fn off_stays_off_where_space_is_lent() {
+    for maps in [true, false] {
+        let mut host = busy("off", Facts { maps, ..facts(XFS) }, lent(), 0);
+        host.live.trim_now();
+        assert!(host.pass_while_asked(600), "{maps}: {:?}", host.live.explain());
+        let sent = host.sent;
+        host.free(0, 1500);
+        host.pass(36 * HOUR);
+        let explained = host.live.explain().join(" ");
+        assert_eq!(host.sent, sent, "{maps}: {explained}");
+        assert!(
+            explained.contains("Its space is lent.") && !explained.contains("the bound is"),
+            "{explained}"
+        );
+    }
+}
+
 /// A pool that takes no writes may refuse discards, too.
 #[test]
 fn low_water_does_not_try_again_without_end() {
