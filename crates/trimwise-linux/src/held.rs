@@ -72,6 +72,13 @@ impl Fill {
     }
 }
 
+/// Reads from the table of a `thin-pool` target how much free space is its low-water mark.
+pub fn low_water_bytes(table: &str) -> Option<u64> {
+    let table = target(table, "thin-pool")?;
+    let number = |index: usize| table.get(index)?.parse::<u64>().ok();
+    number(2)?.checked_mul(SECTOR_BYTES)?.checked_mul(number(3)?)
+}
+
 /// Reads from the status of a `thin` target how many bytes of the volume its pool holds.
 pub fn of_thin_volume(status: &str) -> Option<u64> {
     target(status, "thin")?.first()?.parse::<u64>().ok()?.checked_mul(SECTOR_BYTES)
@@ -142,6 +149,14 @@ mod tests {
         assert_eq!(Fill::of_thin_pool(whole, "0 204800 thin-pool 253:1 253:2"), None);
         let huge = "0 8 thin-pool 253:1 253:2 18446744073709551615 0";
         assert_eq!(Fill::of_thin_pool(whole, huge), None, "no panic");
+    }
+
+    #[test]
+    fn the_low_water_mark_counts_chunks() {
+        assert_eq!(low_water_bytes(TABLE), Some(0));
+        assert_eq!(low_water_bytes("0 204800 thin-pool 253:1 253:2 128 100"), Some(100 << 16));
+        assert_eq!(low_water_bytes("0 8 thin-pool 253:1 253:2 128 18446744073709551615"), None, "no panic");
+        assert_eq!(low_water_bytes("0 204800 linear"), None);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use thiserror::Error;
 use trimwise::units::SECTOR_BYTES;
 
 use crate::block_device::{BlockDevice, BlockDeviceError, LAYERS_MAX};
+use crate::ioctl::child::die_with_parent;
 
 /// A line of a device-mapper table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,8 +66,11 @@ pub(crate) fn table(name: &str) -> Result<String, TableError> {
 
 /// Returns what `dmsetup VERB NAME` prints.
 pub(crate) fn dmsetup(verb: &str, name: &str) -> Result<String, TableError> {
-    let output = Command::new("dmsetup").args([verb, name]).stdin(Stdio::null()).output();
-    let output = output.map_err(|error| TableError::NoTable(format!("dmsetup: {error}")))?;
+    let mut command = Command::new("dmsetup");
+    command.args([verb, name]).stdin(Stdio::null());
+    // One that hangs must not outlive a worker that was given up.
+    die_with_parent(&mut command);
+    let output = command.output().map_err(|error| TableError::NoTable(format!("dmsetup: {error}")))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         return Err(TableError::NoTable(format!("dmsetup: {}", said.lines().next().unwrap_or("failed"))));

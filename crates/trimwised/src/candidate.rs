@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use trimwise_linux::block_device::BlockDevice;
+use trimwise_linux::doctor::Loan;
 use trimwise_linux::mount::Mount;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -19,4 +20,6 @@ pub struct Candidate {
     pub reports_failures: bool,
     /// Identifies this mounting of it: see [`session_of`](crate::journal::session_of).
     pub session: Option<u64>,
+    /// Who lends its space, if anybody.
+    pub loan: Option<Loan>,
 }

@@ -11,7 +11,7 @@ use clap::{CommandFactory as _, Parser};
 use crate::metrics::listen;
 use crate::service::{Options, PATIENCE, ServiceError, run};
 use crate::speak::{Speaking, say};
-use crate::{Places, helper, look, sense, speak, worker, write};
+use crate::{Places, helper, lenders, look, sense, speak, worker, write};
 use trimwise_linux::daemon::config::{Config, DEFAULT_FILE};
 use trimwise_linux::host_root::HostRoot;
 
@@ -65,6 +65,7 @@ pub fn definition() -> clap::Command {
 fn as_process(role: &str) -> Option<io::Result<()>> {
     Some(match role {
         helper::COMMAND => helper::main(),
+        lenders::COMMAND => worker::serve(lenders::answer),
         listen::COMMAND => listen::main(),
         look::COMMAND => {
             let mut looker = look::Looker::default();

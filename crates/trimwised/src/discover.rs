@@ -311,6 +311,13 @@ fn choose(
         ),
         reports_failures: known.map_or_else(|| reports_failures(&devices), |known| known.reports_failures),
         session: session_by(&devices),
+        loan: known.map_or_else(
+            || {
+                let devices: Vec<_> = devices.iter().map(|device| device.sysfs.clone()).collect();
+                doctor::loan(&HostRoot::default(), mounts.all, mount, &devices)
+            },
+            |known| known.loan.clone(),
+        ),
         mount: mount.clone(),
         devices,
     });

@@ -196,6 +196,7 @@ mod tests {
             disks: [].into(),
             reports_failures: false,
             session: Some(7),
+            loan: None,
         };
         let [on, off] = &trimwise_linux::mount::parse_mountinfo(lines)[..] else { panic!() };
         let [on, off] = [&candidate(on), &candidate(off)];

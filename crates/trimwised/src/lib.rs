@@ -22,6 +22,7 @@ pub mod helper;
 mod history;
 mod journal;
 pub mod known; // fuzzed
+mod lenders;
 mod look;
 mod managed;
 mod metrics;

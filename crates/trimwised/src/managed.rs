@@ -10,7 +10,9 @@ use std::process::Child;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::event::PollFd;
-use trimwise::live::{Cut, Facts, Failed, Known, LiveHost, Order, Reason, Trimmed, Window};
+use trimwise::live::{
+    Cut, Facts, Failed, Known, Lender, Level, LiveHost, Order, Reason, Settings, Trimmed, Window,
+};
 use trimwise::units::{Bytes, SimDuration, SimTime};
 
 pub(crate) use self::job::{Doing, Idle, Job};
@@ -23,6 +25,7 @@ use crate::process::Left;
 use crate::sense::Sensed;
 use crate::speak::warn;
 use trimwise_linux::daemon::config::Treatment;
+use trimwise_linux::doctor::Loan;
 use trimwise_linux::layout::Kind;
 use trimwise_linux::mount::turns_discard_on;
 use trimwise_linux::remount;
@@ -52,6 +55,8 @@ pub struct Managed {
     pub candidate: Candidate,
     pub treatment: Treatment,
     pub live: Option<LiveHost>,
+    /// Who lends its space, as last read; `None` if trims are for the drive.
+    lender: Option<Lender>,
     probed: Option<Probed>,
     /// The last sample and its time, in seconds since boot.
     sensed: Option<(Sensed, u64)>,
@@ -88,6 +93,7 @@ impl Managed {
             candidate,
             treatment,
             live: None,
+            lender: None,
             probed: None,
             sensed: None,
             size: None,
@@ -115,9 +121,49 @@ impl Managed {
         let before = std::mem::replace(&mut self.treatment, treatment);
         if before.is_another(&treatment) {
             self.begin_anew();
-        } else if let Some(live) = &mut self.live {
-            live.set(treatment.settings);
         }
+        self.settle_purpose();
+    }
+
+    fn settings(&self) -> Settings {
+        self.treatment.settings(self.candidate.loan.as_ref().is_some_and(|loan| loan.is_of_pool))
+    }
+
+    /// Applies the settings, which depend on who lends the space.
+    fn settle_purpose(&mut self) {
+        let settings = self.settings();
+        self.lender.take_if(|_| settings.lent.is_none());
+        if let Some(live) = &mut self.live {
+            live.set(settings);
+            live.see_lender(self.lender.clone());
+        }
+    }
+
+    /// Returns who lends the space, if trims are for space.
+    pub(crate) fn lent(&self) -> Option<&Loan> {
+        self.candidate.loan.as_ref().filter(|_| self.settings().lent.is_some())
+    }
+
+    /// Takes over what was read of the lender, and acts on it at once.
+    pub(crate) fn see_lender(&mut self, lender: Lender, means: &mut Means<'_>) {
+        self.lender = self.lent().is_some().then_some(lender);
+        if let Some(live) = &mut self.live {
+            live.see_lender(self.lender.clone());
+        }
+        if self.seen().is_some() {
+            self.feed(means, LiveHost::tick);
+            self.tell_giving(means);
+        }
+    }
+
+    /// Returns how full the lender is, if that is known.
+    pub(crate) fn level(&self) -> Option<Level> {
+        self.lender.as_ref()?.level
+    }
+
+    /// Returns the space in use, as last sampled.
+    pub(crate) fn used(&self) -> Option<u64> {
+        Some(self.sensed?.0.used)
     }
 
     /// Pauses or resumes the file system for a user. A slice that waits for its disk is cancelled.
@@ -173,6 +219,7 @@ impl Managed {
             return; // it may show the option from before; the next look reports it as a change
         }
         self.candidate = candidate;
+        self.settle_purpose();
         let mount = &self.candidate.mount;
         let is_on = mount.discard() != "nodiscard";
         if self.job.is_some() || self.set.is_none_or(|(on, _)| on == is_on) {
@@ -362,6 +409,7 @@ impl Managed {
                     _ => Err(answer.failed().unwrap_or(Failed::Interrupted)),
                 };
                 self.feed(means, |live, now, orders| live.looked(now, result, orders));
+                self.tell_giving(means);
             }
             (Doing::Trimming, Answer::Trimmed { took_ns, accounts }) => {
                 let accounts = Accounts { failed: self.failed.take(), ..*accounts };
@@ -430,7 +478,8 @@ impl Managed {
             toggles: matches!(kind, Kind::Ext4 | Kind::Btrfs),
             online_is_good: kind == Kind::Btrfs,
         };
-        let mut live = LiveHost::new(self.treatment.policy, facts, self.treatment.settings, means.now);
+        let mut live = LiveHost::new(self.treatment.policy, facts, self.settings(), means.now);
+        live.see_lender(self.lender.clone());
         if let Some(known) = self.known_before(probed.total, means) {
             live.remember(known);
         }
@@ -442,12 +491,22 @@ impl Managed {
         means.history.add(&self.candidate.mount.mount_point, "found", text, 0);
     }
 
+    /// Notes why space goes back: that may be over by the next sample.
+    fn tell_giving(&mut self, means: &mut Means<'_>) {
+        let reason = self.live.as_ref().map(LiveHost::reason);
+        if matches!(reason, Some(Reason::LowWater { .. } | Reason::Overdue { .. })) {
+            self.tell(means);
+        }
+    }
+
     fn tell(&mut self, means: &mut Means<'_>) {
         let Some(live) = &self.live else { return };
         let point = &self.candidate.mount.mount_point;
         let code = match live.reason() {
             Reason::Online { .. } => "online",
             Reason::OverBound { .. } => "over-bound",
+            Reason::LowWater { .. } => "low-water",
+            Reason::Overdue { .. } => "overdue",
             Reason::Pressure { .. } => "pressure",
             Reason::Failed { .. } => "failed",
             Reason::Refused { .. } => "refused",

@@ -6,7 +6,7 @@ pub mod listen;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use trimwise::live::{Status, Untrimmed};
+use trimwise::live::{Level, Status, Untrimmed};
 use trimwise_linux::code::Code;
 
 #[derive(Clone)]
@@ -45,12 +45,18 @@ pub fn first_line() -> String {
 
 pub fn render<'a>(whole: &Whole, seen: impl Iterator<Item = Seen<'a>>) -> String {
     type Of = fn(&Status) -> u64;
-    let metrics: [(&str, &str, &str, Of); 17] = [
+    let metrics: [(&str, &str, &str, Of); 18] = [
         ("used_bytes", "gauge", "Bytes in use.", |s| s.used_bytes.0),
         ("size_bytes", "gauge", "Bytes of the file system.", |s| s.total_bytes.0),
         ("bound_bytes", "gauge", "The most untrimmed free space that judicious allows, in bytes.", |s| {
             s.bound_bytes.0
         }),
+        (
+            "purpose_space",
+            "gauge",
+            "Whether trims give lent space back, rather than serve the drive alone.",
+            |s| u64::from(s.purpose == "space"),
+        ),
         ("online", "gauge", "Whether the kernel's online discard is on.", |s| u64::from(s.online)),
         ("paused", "gauge", "Whether trimming is paused.", |s| u64::from(s.paused)),
         ("slices_total", "counter", "Slices that ended.", |s| s.totals.slices),
@@ -181,6 +187,57 @@ pub fn render<'a>(whole: &Whole, seen: impl Iterator<Item = Seen<'a>>) -> String
             let _ = writeln!(text, "trimwise_{name}{{{labels}}} {}", bytes.0);
         }
     }
+    type OfLender = fn(&Status) -> Option<u64>;
+    fn level(status: &Status) -> Option<Level> {
+        status.lender.as_ref()?.level
+    }
+    let of_lenders: [(&str, &str, &str, OfLender); 7] = [
+        (
+            "lender_used_bytes",
+            "gauge",
+            "Bytes in use of the pool that lends the space; absent while unknown.",
+            |s| Some(level(s)?.used_bytes.0),
+        ),
+        (
+            "lender_size_bytes",
+            "gauge",
+            "Bytes of the pool that lends the space; absent while unknown.",
+            |s| Some(level(s)?.size_bytes.0),
+        ),
+        (
+            "lender_metadata_percent",
+            "gauge",
+            "Space for the metadata of that pool in use, in percent; absent while unknown.",
+            |s| level(s)?.metadata_percent,
+        ),
+        (
+            "lender_low",
+            "gauge",
+            "Whether that pool is so full that all free space goes back at once; absent while unknown.",
+            |s| Some(u64::from(level(s)?.is_low)),
+        ),
+        ("lender_stopped", "gauge", "Whether that pool takes no more writes; absent while unknown.", |s| {
+            Some(u64::from(level(s)?.is_stopped))
+        }),
+        (
+            "held_bytes",
+            "gauge",
+            "Bytes that the lender holds for the file system; absent while unknown.",
+            |s| Some(s.lender.as_ref()?.held_bytes?.0),
+        ),
+        (
+            "held_beyond_use_bytes",
+            "gauge",
+            "Bytes that the lender holds beyond those in use, at most; absent while unknown.",
+            |s| Some(s.held_beyond_use_bytes?.0),
+        ),
+    ];
+    for (name, kind, help, of) in of_lenders {
+        head(&mut text, name, kind, help);
+        for (labels, value) in file_systems().filter_map(|(labels, status)| Some((labels, of(status)?))) {
+            let _ = writeln!(text, "trimwise_{name}{{{labels}}} {value}");
+        }
+    }
     let is_known = |status: &Status| (status.waiting_bytes + status.left_bytes).known().is_some();
     let known = file_systems().filter(|(_, status)| is_known(status)).count();
     let [name, kind, help] = [
@@ -219,7 +276,7 @@ fn label(text: &str) -> String {
 mod tests {
     use std::collections::BTreeSet;
 
-    use trimwise::live::{Cut, Facts, LiveHost, Sample, Settings};
+    use trimwise::live::{Cut, Facts, Lender, Lent, LiveHost, Sample, Settings};
     use trimwise::policy::PolicySpec;
     use trimwise::units::{Bytes, SimTime};
 
@@ -289,6 +346,77 @@ mod tests {
             ]
         );
     }
+
+    #[test]
+    fn a_lender_of_which_nothing_is_known_has_no_series() {
+        let whole = Whole {
+            uptime_s: 0,
+            is_config_broken: false,
+            is_history_broken: false,
+            is_state_broken: false,
+            log_lines_dropped: 0,
+            codes: Vec::new(),
+        };
+        let level = Level {
+            used_bytes: Bytes(80),
+            size_bytes: Bytes(100),
+            metadata_percent: Some(7),
+            is_low: true,
+            is_stopped: false,
+        };
+        let known = Lender { level: Some(level), held_bytes: Some(Bytes(3 << 20)), ..Lender::default() };
+        let seen = |mount: &'static str, lender: Option<Lender>| {
+            let total = Bytes::gib(1);
+            let (toggles, online_is_good) = (false, false);
+            let facts =
+                Facts { total, cut: Cut::Nowhere, maps: true, toggles, spans_max: 16, online_is_good };
+            let lent = lender.as_ref().map(|_| Lent::default());
+            let settings = Settings { lent, ..Settings::default() };
+            let mut live = LiveHost::new(PolicySpec::JUDICIOUS, facts, settings, SimTime::ZERO);
+            let sample = Sample { total, used: Bytes::mib(1), ..Sample::default() };
+            live.sample(SimTime::ZERO, sample, &mut Vec::new());
+            live.see_lender(lender);
+            Seen {
+                mount: Path::new(mount),
+                device: "/dev/sda",
+                fs_type: "xfs",
+                status: Some(live.status()),
+                has_problem: false,
+                trimmed_at_s: None,
+                looked_at_s: None,
+                codes: Vec::new(),
+            }
+        };
+        let all =
+            [seen("/known", Some(known)), seen("/unknown", Some(Lender::default())), seen("/flash", None)];
+        let text = render(&whole, all.into_iter());
+        let is_of_lender = |line: &&str| {
+            ["trimwise_lender_", "trimwise_held_", "trimwise_purpose_"]
+                .iter()
+                .any(|name| line.starts_with(name))
+        };
+        let found: Vec<String> = text
+            .lines()
+            .filter(is_of_lender)
+            .map(|line| line.replace(",device=\"/dev/sda\",fstype=\"xfs\"", "").replace("mountpoint=", ""))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                "trimwise_purpose_space{\"/known\"} 1",
+                "trimwise_purpose_space{\"/unknown\"} 1",
+                "trimwise_purpose_space{\"/flash\"} 0",
+                "trimwise_lender_used_bytes{\"/known\"} 80",
+                "trimwise_lender_size_bytes{\"/known\"} 100",
+                "trimwise_lender_metadata_percent{\"/known\"} 7",
+                "trimwise_lender_low{\"/known\"} 1",
+                "trimwise_lender_stopped{\"/known\"} 0",
+                "trimwise_held_bytes{\"/known\"} 3145728",
+                "trimwise_held_beyond_use_bytes{\"/known\"} 2097152",
+            ]
+        );
+    }
+
     /// They had the series 0 while no map had been read.
     #[test]
     fn regression_untrimmed_space_that_nobody_has_read_has_no_series() {

@@ -2,6 +2,7 @@
 
 mod answer;
 mod configured;
+mod lending;
 mod looking;
 mod restoring;
 mod state;
@@ -22,6 +23,7 @@ use thiserror::Error;
 use trimwise::live::{LiveHost, Reason, spans_each};
 use trimwise::units::{Bytes, SimDuration, SimTime};
 
+use self::lending::Lending;
 use self::looking::Looking;
 use self::restoring::Restoring;
 use self::state::State;
@@ -117,6 +119,7 @@ struct Service {
     metrics: Vec<Endpoint>,
     watching: Watching,
     looking: Looking,
+    lending: Lending,
     reloading: Vec<u64>,
     is_ending: bool,
     notify: Notify,
@@ -173,6 +176,7 @@ impl Service {
             metrics,
             watching: Watching::default(),
             looking: Looking::new(&options),
+            lending: Lending::new(&options),
             reloading: Vec::new(),
             is_ending: false,
             journal: Journal::default(),
@@ -269,10 +273,12 @@ impl Service {
                 self.looking.mounts_changed();
             }
             self.look(now);
+            self.hear_lenders(now);
             if is_sample_due {
                 self.each(Managed::see_stuck);
                 self.idle.age(now, &mut self.left);
                 self.sample(now);
+                self.ask_lenders(now);
                 self.choose_watched();
                 if self.options.once
                     && let Some(ended) = self.once()
@@ -413,6 +419,7 @@ impl Service {
         self.restore_and_wait();
         self.idle.end(&mut self.left, until);
         self.looking.end(&mut self.left);
+        self.lending.worker.end(&mut self.left, until);
         self.save_and_wait();
         let mut sockets = vec![self.options.places.control(), self.options.places.status()];
         let of_metrics = self.metrics.iter().filter(|one| one.problem().is_none());

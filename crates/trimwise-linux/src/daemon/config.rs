@@ -11,7 +11,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use trimwise::live::{MIN_EXTENT, Settings};
+use trimwise::live::{Lent, MIN_EXTENT, Settings};
 use trimwise::policy::PolicySpec;
 use trimwise::units::{Bytes, SimDuration};
 
@@ -35,15 +35,38 @@ pub enum StatusFor {
     All,
 }
 
+/// What trims of a file system are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Space where a pool of this host lends it and gets it back, otherwise flash.
+    Auto,
+    Flash,
+    Space,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Treatment {
     pub policy: PolicySpec,
-    /// Settings of the policy's host.
+    pub purpose: Purpose,
+    /// What holds where the purpose is space.
+    pub lent: Lent,
+    /// Settings of the policy's host, as far as they do not depend on the file system.
     pub settings: Settings,
     pub min_extent: Bytes,
 }
 
 impl Treatment {
+    /// Returns the settings for a file system. `is_of_pool` says that a pool of this host lends its space, and gets it
+    /// back by discards.
+    pub fn settings(&self, is_of_pool: bool) -> Settings {
+        let is_for_space = match self.purpose {
+            Purpose::Auto => is_of_pool,
+            Purpose::Flash => false,
+            Purpose::Space => true,
+        };
+        Settings { lent: is_for_space.then_some(self.lent), ..self.settings }
+    }
+
     /// Returns true if a file system that was managed with `other` must start over with these settings.
     pub fn is_another(&self, other: &Self) -> bool {
         let of = |one: &Self| (one.policy, one.min_extent, one.settings.may_toggle);
@@ -74,6 +97,8 @@ impl Default for Config {
     fn default() -> Self {
         let treatment = Treatment {
             policy: PolicySpec::JUDICIOUS,
+            purpose: Purpose::Auto,
+            lent: Lent::default(),
             settings: Settings::default(),
             min_extent: MIN_EXTENT,
         };
@@ -257,6 +282,68 @@ mod tests {
         assert!(
             listed.treatment(Path::new("/srv")).is_none() && listed.treatment(Path::new("/home")).is_some()
         );
+    }
+
+    #[test]
+    fn the_purpose_decides_whether_bounds_on_lent_space_hold() {
+        let text = "held-max = 5\nheld-for-max-s = 7200\n[mount.\"/a\"]\npurpose = \"space\"\n[mount.\"/b\"]\n\
+                    purpose = \"flash\"\n[mount.\"/c\"]\nheld-max = 1\n";
+        let config = parse(text).unwrap();
+        let lent = |point: &str| {
+            let treatment = config.treatment(Path::new(point)).unwrap();
+            [false, true].map(|is_of_pool| treatment.settings(is_of_pool).lent)
+        };
+        let of = |held_max_permille| Lent { held_max_permille, held_for_max: SimDuration::from_secs(7200) };
+        assert_eq!(lent("/other"), [None, Some(of(50))]);
+        assert_eq!(lent("/a"), [Some(of(50)), Some(of(50))]);
+        assert_eq!(lent("/b"), [None, None]);
+        assert_eq!(lent("/c"), [None, Some(of(10))]);
+        assert!(!config.default.is_another(&config.mounts[Path::new("/a")]), "it does not start over");
+    }
+
+    #[test]
+    fn settings_for_space_without_that_purpose_are_refused() {
+        let only =
+            "has no effect with purpose \"flash\"; expected purpose \"space\" or \"auto\", or none of it";
+        for (text, expected) in [
+            (
+                "purpose = \"both\"\nheld-max = 0\nheld-for-max-s = 5\n",
+                vec![
+                    (
+                        1,
+                        "purpose: 'both' is not accepted; expected \"auto\" or \"flash\" or \"space\""
+                            .to_owned(),
+                    ),
+                    (2, "held-max: 0 is not accepted; expected a whole number from 1 to 100".to_owned()),
+                    (
+                        3,
+                        "held-for-max-s: 5 is not accepted; expected a whole number from 600 to 31536000"
+                            .to_owned(),
+                    ),
+                ],
+            ),
+            (
+                "purpose = \"flash\"\nheld-max = 5\n[mount.\"/a\"]\nheld-for-max-s = 7200\n",
+                vec![(2, format!("held-max: {only}")), (4, format!("mount.\"/a\".held-for-max-s: {only}"))],
+            ),
+            ("held-max = 5\n[mount.\"/a\"]\npurpose = \"flash\"\n", vec![]),
+            // A mount inherits the bound.
+            ("purpose = \"flash\"\nheld-max = 5\n[mount.\"/a\"]\npurpose = \"space\"\n", vec![]),
+            (
+                "policy = \"off\"\npurpose = \"space\"\n",
+                vec![(
+                    2,
+                    "purpose: \"space\" has no effect with policy 'off'; expected another policy, or purpose \
+                     \"auto\""
+                        .to_owned(),
+                )],
+            ),
+            ("purpose = \"space\"\n[mount.\"/a\"]\npolicy = \"off\"\n", vec![]),
+        ] {
+            let said = parse(text).err().map_or(String::new(), |errors| errors.to_string());
+            let expected = expected.iter().map(|(line, words)| format!("/etc/trimwise.toml:{line}: {words}"));
+            assert_eq!(said.lines().collect::<Vec<_>>(), expected.collect::<Vec<_>>(), "{text}");
+        }
     }
 
     #[test]

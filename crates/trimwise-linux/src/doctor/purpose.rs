@@ -20,7 +20,7 @@ use crate::today::{MountedBy, Today};
 
 /// A pool this full is reported, in percent: dmeventd warns from there on, too (`WARNING_THRESH` in LVM's
 /// daemons/dmeventd/plugins/thin/dmeventd_thin.c).
-const NEARLY_FULL_PERCENT: u64 = 80;
+pub(super) const NEARLY_FULL_PERCENT: u64 = 80;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

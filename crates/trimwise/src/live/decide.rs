@@ -1,8 +1,8 @@
 //! The next order and its reason, one decision at a time.
 //!
 //! The order of checks: a refusal, the user's pause (during which maps are still read), the delay after a failure, the
-//! mount option, the map, and then a slice, if the governor wants one or the bound demands it, and neither pressure nor
-//! pace forbids it.
+//! mount option, the map, and then a slice, if the governor wants one, the bound demands it or lent space must go back,
+//! and neither pressure nor pace forbids it.
 
 use super::knowledge::{Limits, Next};
 use super::{Asked, Busy, COMMIT, LiveHost, Order, RECENT, Reason, SECOND};
@@ -14,7 +14,7 @@ const REST_ALONE: u64 = 7;
 const ALONE: SimDuration = SimDuration::from_secs(10);
 /// Above the bound the rest is short enough to trim all waiting space within an hour, but no shorter than this, without
 /// and with pressure.
-const FORCED_WITHIN: SimDuration = SimDuration::from_secs(3_600);
+pub(super) const FORCED_WITHIN: SimDuration = SimDuration::from_secs(3_600);
 const REST_FORCED: u64 = 4;
 const REST_PRESSED: u64 = 19;
 
@@ -40,7 +40,7 @@ impl LiveHost {
         let sends = self.is_trimming() || self.load.touched || (rests && self.load.alone >= ALONE);
         let is_recent = self.used_changed_at.is_some_and(|at| self.now.since(at) < RECENT);
         let must_see = is_recent && !self.are_frees_watched();
-        if sends || must_see || self.is_asked() || self.reason == Reason::Starting {
+        if sends || must_see || self.is_asked() || self.is_giving_back() || self.reason == Reason::Starting {
             return SECOND;
         }
         let every = self.settings.look_every.min(COMMIT);
@@ -54,6 +54,7 @@ impl LiveHost {
         if self.busy.is_some() {
             return;
         }
+        self.see_age();
         self.see_device_failed();
         if let Some(halt) = self.trouble.halt() {
             self.reason = halt;
@@ -69,6 +70,7 @@ impl LiveHost {
         if self.now < self.trouble.retry_at {
             return; // the reason is set already
         }
+        self.decide_giving();
         if self.decide_online(orders) || self.decide_look(orders) {
             return;
         }
@@ -100,6 +102,9 @@ impl LiveHost {
             self.reason = Reason::Asked;
             self.slice(orders);
             return;
+        } else if self.is_low() {
+            self.slice(orders);
+            return;
         } else if (self.wishes.slice || self.wishes.sweep || near) && self.is_due(forced) {
             if self.is_pressed() && !forced {
                 self.reason = Reason::Pressure {
@@ -118,14 +123,14 @@ impl LiveHost {
         self.reason = Reason::Policy { state: words.state, change: words.change };
     }
 
-    /// Returns true if untrimmed space exceeds the bound of a policy that has one.
+    /// Returns true if untrimmed space exceeds the bound, where there is one, or must go back before a deadline.
     pub(super) fn is_forced(&self) -> bool {
-        self.is_bounded() && self.knowledge.waiting() > self.bound()
+        self.is_overdue() || self.is_bounded() && self.knowledge.waiting() > self.bound()
     }
 
     /// Returns true if waiting space is close enough to the bound to act: one map can show much at once.
     fn is_near_bound(&self) -> bool {
-        self.is_bounded() && self.knowledge.waiting().0 > self.bound().0 / 8 * 7
+        self.is_overdue() || self.is_bounded() && self.knowledge.waiting().0 > self.bound().0 / 8 * 7
     }
 
     /// Shortens the rest if nothing else uses the device, or if waiting space must not wait any longer.
@@ -135,11 +140,20 @@ impl LiveHost {
             self.pace.rest_at_most(REST_ALONE);
         }
         if self.is_near_bound() {
-            let by_bytes = self.knowledge.waiting().0 / last.bytes.0.max(1);
+            let left = self.time_to_give_back();
+            // Slices of a walk are cut by addresses.
+            let bytes = match self.knowledge.progress_permille() {
+                Some(permille) if left.is_some() && !self.facts.maps => {
+                    self.load.sample.total.0 / 1000 * (1000 - permille)
+                }
+                _ => self.knowledge.waiting().0,
+            };
+            let by_bytes = bytes / last.bytes.0.max(1);
             let by_extents = self.view().pending_extents / last.extents.max(1);
             let work = last.took * (by_bytes.max(by_extents) + 1);
             let least = if self.is_pressed() { REST_PRESSED } else { REST_FORCED };
-            self.pace.rest_at_most((FORCED_WITHIN.as_nanos() / work.as_nanos().max(1)).max(least));
+            self.pace
+                .rest_at_most((left.unwrap_or(FORCED_WITHIN).as_nanos() / work.as_nanos().max(1)).max(least));
         }
     }
 
@@ -149,6 +163,7 @@ impl LiveHost {
 
     fn nothing_waits(&mut self) {
         self.end_asked(Asked::Done);
+        self.given_back();
         if std::mem::take(&mut self.wishes.sweep) {
             self.tell(&PolicyEvent::Trimmed { units: 0 });
         }
@@ -160,7 +175,7 @@ impl LiveHost {
 
     /// Returns true if the kernel's online discard does the work and nothing else is sent.
     pub(super) fn is_left_to_kernel(&self) -> bool {
-        self.is_online() && !self.is_asked() && !self.has_backlog_despite_online()
+        self.is_online() && !self.is_asked() && !self.is_giving_back() && !self.has_backlog_despite_online()
     }
 
     /// Returns true if FITRIM must still trim, once, the space freed before the kernel's online discard was on.
@@ -173,7 +188,7 @@ impl LiveHost {
     }
 
     fn is_due(&self, forced: bool) -> bool {
-        self.wishes.sweep || self.knowledge.is_due(self.now, forced)
+        self.wishes.sweep || self.is_giving_back() || self.knowledge.is_due(self.now, forced)
     }
 
     fn slice(&mut self, orders: &mut Vec<Order>) {
@@ -198,6 +213,8 @@ impl LiveHost {
         } else if self.is_asked() {
             // A request forgets which space is trimmed, so the bound says nothing about it.
             self.reason = Reason::Asked;
+        } else if let Some(reason) = self.giving_reason() {
+            self.reason = reason;
         } else if self.is_forced() {
             self.reason = Reason::OverBound { untrimmed: self.knowledge.waiting(), bound: self.bound() };
         } else {

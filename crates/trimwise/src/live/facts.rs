@@ -30,6 +30,23 @@ pub struct Settings {
     pub look_every: SimDuration,
     /// Mount options may be changed. Off by default, since someone chose them.
     pub may_toggle: bool,
+    /// What holds for space that is lent; `None` if trims are for the drive alone.
+    pub lent: Option<Lent>,
+}
+
+/// Bounds on space that is held beyond what is used, and belongs to somebody else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lent {
+    /// Limit on untrimmed free space, in thousandths of the file system.
+    pub held_max_permille: u64,
+    /// Time after which what was freed has been trimmed.
+    pub held_for_max: SimDuration,
+}
+
+impl Default for Lent {
+    fn default() -> Self {
+        Self { held_max_permille: 20, held_for_max: SimDuration::from_secs(86_400) }
+    }
 }
 
 impl Default for Settings {
@@ -40,6 +57,7 @@ impl Default for Settings {
             pressure_max_permille: 200,
             look_every: SimDuration::from_secs(60),
             may_toggle: false,
+            lent: None,
         }
     }
 }

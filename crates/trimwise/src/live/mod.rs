@@ -9,7 +9,8 @@
 //! TRIM command that they issue is a slice here. Space reused in the meantime is never sent, since FITRIM looks up what
 //! is free when it runs. Three things stand between a governor and the device, in this order: the user's pause, the
 //! pressure on I/O, and the pace ([`Pace`]). `judicious` also keeps untrimmed space below a bound: above it, slices run
-//! under pressure too, with long rests.
+//! under pressure too, with long rests. Where the space is lent, all policies do, and what is free goes back by a
+//! deadline and when the lender runs short ([`Lent`]).
 //!
 //! Not every file system has a map ([`Facts::maps`]). Without one, untrimmed space is estimated from falling
 //! utilization, and a trim is a walk over everything, which is why it is rare (`WHOLE_EVERY`).
@@ -18,6 +19,7 @@ mod decide;
 mod estimate;
 mod facts;
 mod frees;
+mod giving;
 mod knowledge;
 mod known;
 mod lanes;
@@ -46,7 +48,8 @@ use crate::policy::{
 };
 use crate::units::{Bytes, SimDuration, SimTime, Span};
 
-pub use facts::{Facts, Failed, Order, Sample, Settings, Trimmed, Window};
+pub use facts::{Facts, Failed, Lent, Order, Sample, Settings, Trimmed, Window};
+pub use giving::{Lender, Level};
 pub use known::Known;
 pub use pace::Pace;
 pub use reason::Reason;
@@ -108,6 +111,7 @@ pub struct LiveHost {
     look_not_before: SimTime,
     toggling: toggle::Toggling,
     trouble: Trouble,
+    giving: giving::Giving,
     reason: Reason,
     totals: Totals,
 }
@@ -138,6 +142,7 @@ impl LiveHost {
             look_not_before: now,
             toggling: toggle::Toggling::default(),
             trouble: Trouble::none(now),
+            giving: giving::Giving::default(),
             reason: Reason::Starting,
             totals: Totals::default(),
         }
@@ -258,7 +263,7 @@ impl LiveHost {
     }
 
     fn all_is_wanted(&self) -> bool {
-        self.is_asked() || self.wishes.sweep
+        self.is_asked() || self.wishes.sweep || self.is_giving_back()
     }
 
     fn is_trimming(&self) -> bool {
@@ -269,14 +274,16 @@ impl LiveHost {
         self.load.sample.online
     }
 
-    /// Returns true if the policy keeps untrimmed space below a bound.
+    /// Returns true if untrimmed space stays below a bound.
     fn is_bounded(&self) -> bool {
-        self.policy.live() == LiveUse::Bounded
+        self.policy.live() == LiveUse::Bounded || (self.settings.lent.is_some() && self.policy.needs_trim())
     }
 
-    /// Maximum untrimmed space under a policy that bounds it.
+    /// Maximum untrimmed space under a policy that bounds it, or of space that is lent.
     pub fn bound(&self) -> Bytes {
-        Bytes(self.load.sample.total.0 / 1000 * self.settings.untrimmed_max_permille)
+        let of_drive = self.settings.untrimmed_max_permille;
+        let permille = self.settings.lent.map_or(of_drive, |lent| lent.held_max_permille.min(of_drive));
+        Bytes(self.load.sample.total.0 / 1000 * permille)
     }
 
     /// Free space that the policy will trim.

@@ -25,11 +25,13 @@ impl LiveHost {
     fn learn(&mut self, begins: bool, window: Window<'_>) {
         self.trouble.look_succeeded();
         let moment = self.moment();
+        let waited = self.knowledge.waiting().0 > 0;
         let Some(Seen { learned, is_first, failure }) =
             self.knowledge.learn(begins, window, &moment, &mut self.frees)
         else {
             return;
         };
+        let is_later = self.see_map(begins, waited);
         self.totals.looks += 1;
         if let Some(message) = failure {
             self.trouble.slice_failure = Some(message.clone());
@@ -45,7 +47,9 @@ impl LiveHost {
             self.totals.freed_bytes += learned.freed.0;
         }
         self.committed(learned.freed);
-        if self.all_is_wanted() {
+        if is_later {
+            self.knowledge.drop_fresh();
+        } else if self.all_is_wanted() {
             self.catch_up();
         }
     }
@@ -99,6 +103,7 @@ impl LiveHost {
         if pass == Pass::WalkOver {
             // Space freed in the meantime is not part of the request, or it would never end.
             self.end_asked(Asked::Done);
+            self.given_back();
         }
         if slice.lanes == self.lanes.next() {
             self.lanes.done(slice.extents, slice.bytes, took);

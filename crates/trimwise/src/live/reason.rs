@@ -54,6 +54,17 @@ pub enum Reason {
         #[serde(rename = "bound_bytes")]
         bound: Bytes,
     },
+    /// All free space goes back at once, since its lender runs short.
+    LowWater {
+        lender: String,
+        used_percent: u64,
+        metadata_percent: Option<u64>,
+    },
+    /// What was freed goes back before it was held for too long.
+    Overdue {
+        #[serde(rename = "held_for_max_ns")]
+        held_for_max: SimDuration,
+    },
     Asked,
     /// A slice or a map failed and will be tried again.
     Failed {
@@ -98,7 +109,8 @@ impl Reason {
                 "More space freed next to them, or more untrimmed space than the bound.".to_owned()
             }
             Self::OverBound { .. } => "Less untrimmed space than the bound.".to_owned(),
-            Self::Asked => "The end of that trim.".to_owned(),
+            Self::LowWater { .. } => "The end of that trim; the next one begins when something is freed.".to_owned(),
+            Self::Overdue { .. } | Self::Asked => "The end of that trim.".to_owned(),
             Self::Failed { .. } => "A successful attempt.".to_owned(),
             Self::Stuck { .. } => "The device responding, or its removal.".to_owned(),
             Self::Refused { .. } => "Mounting it again, or another device.".to_owned(),
@@ -148,6 +160,19 @@ impl fmt::Display for Reason {
             Self::OverBound { untrimmed, bound } => {
                 write!(f, "{untrimmed} of free space is untrimmed, more than the bound of {bound}.")
             }
+            Self::LowWater { lender, used_percent, metadata_percent } => {
+                let metadata =
+                    metadata_percent.map_or(String::new(), |used| format!(", {used} % of its metadata"));
+                write!(
+                    f,
+                    "Low water: {lender} is {used_percent} % full{metadata}, so all free space is trimmed at once."
+                )
+            }
+            Self::Overdue { held_for_max } => write!(
+                f,
+                "No lent space may stay untrimmed for longer than {} s (`held-for-max-s`), so all of it is trimmed.",
+                held_for_max.as_nanos() / 1_000_000_000
+            ),
             Self::Asked => f.write_str("`trimwise trim --now` asked to trim all free space."),
             Self::Failed { message, again_in: SimDuration::ZERO } => {
                 write!(f, "{message}; it is being tried again now.")

@@ -1,6 +1,6 @@
 use serde::Serialize;
 
-use super::{Asked, LiveHost, Reason, Untrimmed};
+use super::{Asked, Lender, LiveHost, Reason, Untrimmed};
 use crate::policy::Explanation;
 use crate::units::{Bytes, SimDuration};
 
@@ -45,8 +45,16 @@ pub struct Status {
     pub waiting_bytes: Untrimmed,
     /// Untrimmed free space that the policy leaves alone.
     pub left_bytes: Untrimmed,
-    /// Maximum untrimmed space under `judicious`.
+    /// Maximum untrimmed space under `judicious`, or of space that is lent.
     pub bound_bytes: Bytes,
+    /// `space` if it is lent and goes back, `flash` if trims are for the drive alone.
+    pub purpose: &'static str,
+    /// Who lends the space; `None` if nothing is lent, or it does not count.
+    pub lender: Option<Lender>,
+    /// Space that the lender holds beyond what is used, at most; `None` if unknown.
+    pub held_beyond_use_bytes: Option<Bytes>,
+    /// The same in a sentence.
+    pub lent: Option<String>,
     /// The waiting and left bytes come from the file system's map. Otherwise they are estimated from utilization.
     pub mapped: bool,
     /// Progress of work in several steps, in thousandths of the addresses: a round through the windows of a map with
@@ -71,7 +79,7 @@ pub struct Status {
 }
 
 /// Describes a time in the largest unit of which it has at least ten.
-fn time_words(time: SimDuration) -> String {
+pub(super) fn time_words(time: SimDuration) -> String {
     const SECOND: u64 = 1_000_000_000;
     let units = [
         (86_400 * SECOND, "d"),
@@ -97,6 +105,10 @@ impl LiveHost {
             waiting_bytes: self.waiting(),
             left_bytes: self.left(),
             bound_bytes: self.bound(),
+            purpose: if self.settings.lent.is_some() { "space" } else { "flash" },
+            lender: self.lender().cloned(),
+            held_beyond_use_bytes: self.held_beyond_use(),
+            lent: self.lent_words(),
             mapped: self.knowledge.is_mapped(),
             round_permille: self.knowledge.progress_permille(),
             frees_seen: self.are_frees_watched(),
@@ -132,6 +144,7 @@ impl LiveHost {
             sentences.push(format!("The policy itself: {state} What would change that: {change}"));
         }
         sentences.push(self.untrimmed_words());
+        sentences.extend(self.lent_words());
         sentences.extend(self.toggle_words());
         if !self.is_left_to_kernel() {
             sentences.extend(self.round_words());

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 
 use trimwise::live::{
-    Cut, Facts, Failed, LiveHost, Order, SPANS_MAX, Sample, Settings, Slice, Trimmed, Window,
+    Cut, Facts, Failed, LiveHost, Order, Reason, SPANS_MAX, Sample, Settings, Slice, Trimmed, Window,
 };
 use trimwise::units::{Bytes, SimDuration, SimTime, Span};
 
@@ -55,6 +55,8 @@ pub struct FakeHost {
     pub sent_twice: u64,
     pub toggled: Vec<bool>,
     pub slices: Vec<(SimTime, Slice)>,
+    /// Why each slice was sent.
+    pub reasons: Vec<Reason>,
     /// The next slices fail like this.
     pub failure: Option<Failed>,
     /// Maps cannot be read.
@@ -98,6 +100,7 @@ impl FakeHost {
             sent_twice: 0,
             toggled: Vec::new(),
             slices: Vec::new(),
+            reasons: Vec::new(),
             failure: None,
             look_failure: None,
             drops: false,
@@ -187,12 +190,16 @@ impl FakeHost {
                 Order::Trim(slice) => {
                     let pressed = self.pressure_heard >= 200;
                     assert!(
-                        !pressed || self.waiting() > self.live.bound() || self.live.is_asked(),
+                        !pressed
+                            || self.waiting() > self.live.bound()
+                            || self.live.is_asked()
+                            || matches!(self.live.reason(), Reason::LowWater { .. } | Reason::Overdue { .. }),
                         "a slice under pressure"
                     );
                     assert!(slice.ranges.iter().all(|range| range.start < range.end), "{slice:?}");
                     assert!(slice.ranges.windows(2).all(|pair| pair[0].end <= pair[1].start), "{slice:?}");
                     self.slices.push((self.now, slice.clone()));
+                    self.reasons.push(self.live.reason().clone());
                     let one_by_one = SimDuration::from_millis(slice.bytes.0 / PIECE + slice.extents);
                     one_by_one / u64::from(slice.lanes.min(self.at_once))
                 }

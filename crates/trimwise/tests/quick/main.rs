@@ -10,6 +10,7 @@ mod fs_queue;
 mod live;
 mod live_frees;
 mod live_host;
+mod live_lent;
 mod live_windows;
 mod measuring;
 mod policy_host;

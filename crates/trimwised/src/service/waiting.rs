@@ -44,7 +44,7 @@ impl Service {
             let before_clients = waits.len();
             waits.extend(self.server.iter().flat_map(|server| server.waits(now)));
             let before_workers = waits.len();
-            waits.extend(self.looking.waits().chain(self.state.waits()));
+            waits.extend(self.looking.waits().chain(self.state.waits()).chain(self.lending.worker.waits()));
             let workers = before_workers..waits.len();
             waits.extend(self.metrics.iter().flat_map(Endpoint::waits));
             match poll(&mut waits, Some(&timeout)) {
@@ -64,6 +64,7 @@ impl Service {
         let mut workers = workers.into_iter();
         self.looking.polled(&mut workers);
         self.state.polled(&mut workers);
+        self.lending.worker.polled(&mut workers);
         // System calls that find nothing are most of what an idle daemon costs.
         Ok(Events {
             end: ready.end && drained(&mut self.end),

@@ -7,6 +7,7 @@ mod daemon_faults;
 mod daemon_frees;
 mod daemon_hangs;
 mod daemon_known;
+mod daemon_lent;
 mod daemon_maps;
 mod daemon_options;
 mod faulty;

@@ -71,6 +71,9 @@ pub fn status(data: &Value, show: Show<'_>) -> String {
         let next = &one["status"]["next"];
         let next = if next.is_string() { format!(" Next: {}", word(next)) } else { String::new() };
         text += &folded(&format!("{}: {why}{next}", names(group)), 0);
+        if one["status"]["lent"].is_string() {
+            text += &folded(&word(&one["status"]["lent"]), 2);
+        }
         if one["option_before"].is_string() {
             let (option, before) = (word(&one["option"]), word(&one["option_before"]));
             text += &folded(

@@ -12,13 +12,16 @@ use trimwise::units::{Bytes, SimDuration};
 
 use crate::text::is_unprintable;
 
-use super::{Config, ConfigError, ConfigErrors, Manage, StatusFor, Treatment, seconds};
+use super::{Config, ConfigError, ConfigErrors, Manage, Purpose, StatusFor, Treatment, seconds};
 
 /// The first [`OF_MOUNT`] are also valid in the table of a mount.
-pub(crate) const KEYS: [&str; 15] = [
+pub(crate) const KEYS: [&str; 18] = [
     "policy",
     "slice-ms",
     "untrimmed-max",
+    "purpose",
+    "held-max",
+    "held-for-max-s",
     "pressure-max",
     "min-extent",
     "look-every-s",
@@ -32,7 +35,7 @@ pub(crate) const KEYS: [&str; 15] = [
     "metrics-socket",
     "metrics-file",
 ];
-const OF_MOUNT: usize = 7;
+const OF_MOUNT: usize = 10;
 
 struct Reader<'a> {
     file: &'a Path,
@@ -59,6 +62,9 @@ pub fn parse(texts: &[(PathBuf, String)]) -> Result<Config, ConfigErrors> {
         let mut reader = Reader { file, text, errors: &mut errors };
         let tables = table.get_ref().iter().filter(|(key, _)| key.get_ref() == "mount");
         tables.for_each(|(key, value)| reader.mounts(&key.span(), value.get_ref(), &mut config));
+    }
+    for (file, text, table) in &mounts {
+        Reader { file, text, errors: &mut errors }.without_effect(table.get_ref(), &config);
     }
     // Tables come sorted by key; report errors in line order.
     let of = |error: &ConfigError| texts.iter().position(|(file, _)| *file == error.file);
@@ -147,6 +153,36 @@ impl Reader<'_> {
         }
     }
 
+    /// Refuses settings for space where nothing is trimmed for space. Called when all files are read.
+    fn without_effect(&mut self, table: &DeTable<'_>, config: &Config) {
+        let of_mounts = table.get("mount").and_then(|mounts| mounts.get_ref().as_table());
+        let of_mounts = of_mounts.into_iter().flatten().filter_map(|(point, table)| {
+            let point = point.get_ref().as_ref();
+            let treatment = config.mounts.get(Path::new(point))?;
+            Some((format!("mount.\"{point}\"."), table.get_ref().as_table()?, vec![treatment]))
+        });
+        // Mounts inherit what is set for all.
+        let all = [&config.default].into_iter().chain(config.mounts.values()).collect();
+        for (prefix, table, treatments) in [(String::new(), table, all)].into_iter().chain(of_mounts) {
+            let is_flash = treatments.iter().all(|one| one.purpose == Purpose::Flash);
+            let is_space = |one: &&&Treatment| one.purpose == Purpose::Space;
+            let is_off = !treatments.iter().filter(is_space).any(|one| one.policy.needs_trim());
+            for (name, value) in table {
+                let key = name.get_ref().as_ref();
+                let why = match key {
+                    "held-max" | "held-for-max-s" if is_flash => {
+                        "has no effect with purpose \"flash\"; expected purpose \"space\" or \"auto\", or none of it"
+                    }
+                    "purpose" if is_off && value.get_ref().as_str() == Some("space") => {
+                        "\"space\" has no effect with policy 'off'; expected another policy, or purpose \"auto\""
+                    }
+                    _ => continue,
+                };
+                self.refuse(&name.span(), &format!("{prefix}{key}"), why);
+            }
+        }
+    }
+
     fn treatment(&mut self, name: &str, key: &str, value: &Spanned<DeValue<'_>>, treatment: &mut Treatment) {
         let settings = &mut treatment.settings;
         match name {
@@ -155,6 +191,16 @@ impl Reader<'_> {
                 settings.slice_target = SimDuration::from_millis(n);
             }),
             "untrimmed-max" => self.number(key, value, 1..=100, |n| settings.untrimmed_max_permille = n * 10),
+            "purpose" => {
+                let choices = [("auto", Purpose::Auto), ("flash", Purpose::Flash), ("space", Purpose::Space)];
+                self.choice(key, value, &choices, |purpose| treatment.purpose = purpose);
+            }
+            "held-max" => {
+                self.number(key, value, 1..=100, |n| treatment.lent.held_max_permille = n * 10);
+            }
+            "held-for-max-s" => {
+                self.number(key, value, 600..=31_536_000, |n| treatment.lent.held_for_max = seconds(n));
+            }
             "pressure-max" => self.number(key, value, 1..=101, |n| settings.pressure_max_permille = n * 10),
             "look-every-s" => self.number(key, value, 1..=86_400, |n| settings.look_every = seconds(n)),
             // A free extent of ext4 or XFS never exceeds a group, which is 128 MiB on ext4.

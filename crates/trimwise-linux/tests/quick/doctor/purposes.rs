@@ -1,6 +1,9 @@
 //! What discards are for where the drive is not the file system's own: space of pools and images, and memory.
 
 use super::*;
+use trimwise_linux::block_device::SysBlock;
+use trimwise_linux::doctor::{Gauge, Loan, Share, loan};
+use trimwise_linux::mount::mounts;
 
 /// An ext4 with these mount options on a thin volume, in a pool on `disk`.
 fn thin(options: &str, disk: &str) -> String {
@@ -99,6 +102,38 @@ fn each_layer_has_its_purposes() {
     assert_eq!(purposes(&rotating(SDA)), [(Aim::Shingles, None, Some(true), "sda".to_owned())]);
     let without_trim = rotating(SDA).replace(&format!("8:0 {GIB}"), "8:0 0");
     assert_eq!(purposes(&without_trim), [], "a hard disk without TRIM gains nothing");
+}
+
+/// What the daemon watches.
+#[test]
+fn who_lends_is_found_in_sysfs_alone() {
+    let found = |lines: &str, device: &str| {
+        let host = built(lines);
+        let root = HostRoot::new(host.0.path());
+        let mounts = mounts(&root).unwrap();
+        let devices = [SysBlock::named(&root, device).unwrap()];
+        loan(&root, &mounts, &mounts[0], &devices)
+    };
+    let pool = |is_of_pool| {
+        Some(Loan {
+            name: "thin pool vg-pool-tpool".to_owned(),
+            is_of_pool,
+            gauge: Some(Gauge::ThinPool("vg-pool-tpool".to_owned())),
+            share: Some(Share::ThinVolume("vg-thin".to_owned())),
+        })
+    };
+    assert_eq!(found(&thin("", SDA), "dm-4"), pool(true));
+    let ignored = thin("", SDA).replace(&format!("on dm-4 254:4 {GIB}"), "on dm-4 254:4 0");
+    assert_eq!(found(&ignored, "dm-4"), pool(false), "no discard arrives");
+    let image = "mount 22 1 7:0 / /data rw - ext4 /dev/loop0 rw\nmount 23 1 8:0 / / rw - xfs /dev/sda rw\n\
+                 disk virtual/block/loop0 7:0 4096\nfile sys/devices/virtual/block/loop0/loop/backing_file /srv/disk.img";
+    let of_image = found(image, "loop0").unwrap();
+    assert_eq!((of_image.name.as_str(), of_image.is_of_pool), ("the file system on /", false));
+    assert_eq!(of_image.gauge, Some(Gauge::Mount("/".into())));
+    let outside = found(&on(VIRTIO_SCSI, ""), "sdd").unwrap();
+    assert_eq!((outside.name.as_str(), outside.is_of_pool), ("the host outside, for sdd", false));
+    assert_eq!((outside.gauge, outside.share), (None, None));
+    assert_eq!(found(&on(SDA, ""), "sda"), None);
 }
 
 #[test]
