@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 
+use trimwise::block::thin::ThinConfig;
 use trimwise::failure::{Failure, Key, Mistake, argument, set};
 use trimwise::policy::{PolicyId, PolicySpec, Trimmer};
 use trimwise::profile::{Profile, ProfileError};
@@ -97,8 +98,26 @@ pub fn profile(argument: &str, key: impl Into<Key>) -> Result<Profile, Failure> 
     .map_err(refused)
 }
 
-/// Finds a device by NAME or NAME:SIZE, which cuts it to that capacity. Returns it with the name for tables.
+/// Finds a device by NAME, NAME:SIZE, which cuts it to that capacity, or either with +KIND:CHUNK, which puts thin storage on
+/// it. Returns it with the name for tables.
 pub fn device(argument: &str) -> Result<(String, Profile), Failure> {
+    let Some((drive, volume)) = ThinConfig::split(argument).filter(|_| !Path::new(argument).exists()) else {
+        return drive(argument);
+    };
+    let of = Mistake::of("devices", argument);
+    let thin: ThinConfig = volume.parse().map_err(|error| of.clone().because(error).fail())?;
+    let (name, mut profile) = self::drive(drive)?;
+    let capacity = Bytes(profile.config.capacity_bytes);
+    if thin.chunk > capacity {
+        let why = format!("a chunk of {} is larger than {name}, which has {capacity}", thin.chunk);
+        return Err(of.because(why).expected("at most that").fail());
+    }
+    profile.thin = Some(thin);
+    profile.name = format!("{name}+{thin}");
+    Ok((profile.name.clone(), profile))
+}
+
+fn drive(argument: &str) -> Result<(String, Profile), Failure> {
     let cut =
         argument.rsplit_once(':').and_then(|(whole, size)| Some((whole, size, size.parse::<Bytes>().ok()?)));
     let Some((whole, size, capacity)) = cut.filter(|_| !Path::new(argument).exists()) else {

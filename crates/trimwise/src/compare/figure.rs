@@ -10,10 +10,11 @@ use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::days::DaysFigures;
-use super::result::{Cell, DeviceFigures};
+use super::result::{Cell, DeviceFigures, ThinFigures};
 use super::summary::PolicySummary;
 use crate::numbers::{MINUS, NONE, nanoseconds, percent, significant, thousands, time, units_as_bytes};
 use crate::policy::Ledger;
+use crate::units::UNIT_BYTES;
 
 /// A figure of a policy on a device.
 #[derive(Debug)]
@@ -100,6 +101,8 @@ pub enum View {
     Ledger,
     /// The table of a run over days.
     Days,
+    /// The table of thin storage.
+    Thin,
     /// The report of two runs: the figure of each.
     Pair,
     /// The report of two runs: how much larger the second run's figure is.
@@ -127,6 +130,7 @@ impl View {
         match self {
             Self::Ledger | Self::SummaryLedger => p.runs.iter().all(|run| run.ledger.is_some()),
             Self::Days => p.runs.iter().all(|run| run.days.is_some()),
+            Self::Thin => p.runs.iter().all(|run| thin(run, |_| 0.0).is_some()),
             _ => true,
         }
     }
@@ -193,6 +197,12 @@ impl Figure {
 
 fn device(cell: &Cell, figure: fn(&DeviceFigures) -> Option<f64>) -> Option<f64> {
     figure(cell.device_stats.as_ref()?)
+}
+
+/// Returns a figure of thin storage, in units.
+fn thin(cell: &Cell, bytes: fn(&ThinFigures) -> f64) -> Option<f64> {
+    let figures = cell.device_stats.as_ref()?.thin.as_ref()?;
+    Some(bytes(figures) / UNIT_BYTES as f64)
 }
 
 fn ledger(cell: &Cell, figure: fn(&Ledger) -> u64) -> Option<f64> {
@@ -291,6 +301,45 @@ pub static FIGURES: &[&Figure] = &[
         Median(|c| device(c, |d| d.stale_units_end.map(|units| units as f64))),
         &[(View::TableElse, "stale end"), (View::Days, "at the end"), (View::Summary, "")],
         "Stale units at the end of the workload.",
+    )
+    .less_is_better(),
+    &Figure::new(
+        "thin_used_units_end",
+        Units,
+        Median(|c| thin(c, |thin| thin.used_bytes_end as f64)),
+        &[(View::Thin, "used")],
+        "What the file system uses at the end.",
+    ),
+    &Figure::new(
+        "thin_held_units_end",
+        Units,
+        Median(|c| thin(c, |thin| thin.held_bytes_end as f64)),
+        &[(View::Thin, "held")],
+        "What thin storage holds at the end.",
+    )
+    .less_is_better(),
+    &Figure::new(
+        "thin_excess_units_mean",
+        Units,
+        Median(|c| thin(c, |thin| thin.excess_bytes_mean)),
+        &[(View::Thin, "beyond: mean")],
+        "Time-weighted mean of what thin storage holds beyond what is used.",
+    )
+    .less_is_better(),
+    &Figure::new(
+        "thin_excess_units_max",
+        Units,
+        Median(|c| thin(c, |thin| thin.excess_bytes_max as f64)),
+        &[(View::Thin, "max")],
+        "Maximum of what thin storage holds beyond what is used.",
+    )
+    .less_is_better(),
+    &Figure::new(
+        "thin_excess_units_end",
+        Units,
+        Median(|c| thin(c, |thin| thin.excess_bytes_end as f64)),
+        &[(View::Thin, "at the end")],
+        "What thin storage holds beyond what is used at the end.",
     )
     .less_is_better(),
     &Figure::new(

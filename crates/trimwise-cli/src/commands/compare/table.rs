@@ -32,6 +32,10 @@ pub fn render(comparison: &Comparison, details: bool) -> String {
         let parted_at = first_beyond(device, comparison, &rows);
         text += &(titled_in_two(&title, &header, &rows, parted_at) + "\n");
         text.extend(beyond(device, comparison));
+        let (header, rows) = figures::rows(View::Thin, device);
+        if !rows.is_empty() {
+            text += &(titled("Thin storage: what is used, and what is held", &header, &rows) + "\n");
+        }
         let latencies = latencies(device);
         let is_judged = matches!(summary.measure, Measure::Latency(..));
         if !latencies.is_empty() && (details || is_judged) {
