@@ -39,6 +39,7 @@ fn disk_bytes(kind: &str) -> u64 {
     match kind {
         "sd" => 64 << 20,
         kind if kind.ends_with("+large") => 8 << 30,
+        kind if kind.contains("+volume") => 1 << 30,
         _ => 512 << 20,
     }
 }
@@ -98,6 +99,9 @@ impl Guest {
                 let image = File::create(guest.image(&stack.name, number)).unwrap();
                 image.set_len(disk_bytes(kind)).unwrap();
                 image.write_all_at(format!("stock:{} {number}\n", stack.name).as_bytes(), 0).unwrap();
+                if let Some(cluster) = cluster(kind) {
+                    to_qcow2(&guest.image(&stack.name, number), cluster);
+                }
             }
         }
         guest
@@ -117,7 +121,7 @@ impl Guest {
         self.folder.join("console")
     }
 
-    fn image(&self, stack: &str, number: usize) -> PathBuf {
+    pub fn image(&self, stack: &str, number: usize) -> PathBuf {
         self.folder.join(format!("{stack}-{number}.raw"))
     }
 
@@ -177,6 +181,21 @@ impl Guest {
     }
 }
 
+/// The cluster size of a disk that is a qcow2 image on this host: `virtio+volume-qcow2-64K`.
+fn cluster(kind: &str) -> Option<&str> {
+    kind.split_once("+volume-qcow2-").map(|(_, cluster)| cluster)
+}
+
+fn to_qcow2(image: &Path, cluster: &str) {
+    let raw = image.with_extension("made");
+    fs::rename(image, &raw).unwrap();
+    let size = format!("cluster_size={cluster}");
+    let made =
+        Command::new("qemu-img").args(["convert", "-O", "qcow2", "-o", &size]).arg(&raw).arg(image).status();
+    assert!(made.unwrap().success(), "qemu-img convert {}", raw.display());
+    fs::remove_file(raw).unwrap();
+}
+
 fn is_path(kind: &str) -> bool {
     kind.starts_with("path")
 }
@@ -222,8 +241,9 @@ impl Words {
     }
 
     /// Adds a disk. A kind may be followed by properties of its device, and then by one of this host's:
-    /// `scsi,rotation_rate=0`, `virtio+ignored` (this host ignores its discards), `nvme+large`.
+    /// `scsi,rotation_rate=0`, `virtio+ignored` (this host ignores its discards), `nvme+large`, `virtio+volume`.
     fn disk(&mut self, id: &str, kind: &str, image: &Path) {
+        let format = if cluster(kind).is_some() { "qcow2" } else { "raw" };
         let (kind, of_host) = kind.split_once('+').unwrap_or((kind, ""));
         let discard = if of_host == "ignored" { "ignore" } else { "unmap" };
         let (bus, properties) =
@@ -231,7 +251,7 @@ impl Words {
         self.add(
             "-drive",
             format!(
-                "file={},format=raw,if=none,id={id},discard={discard},file.locking=off,cache=unsafe",
+                "file={},format={format},if=none,id={id},discard={discard},file.locking=off,cache=unsafe",
                 image.display()
             ),
         );

@@ -6,6 +6,7 @@
 mod machine;
 mod stacks;
 mod table;
+mod thin;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -102,6 +103,18 @@ fn stacks_are_as_the_page_says() {
             written == page,
             "docs/stacks.md is not what was measured; STACKS=write scripts/test-tier stock"
         );
+    }
+}
+
+/// Takes a guest's stacks; what fails is told, and missing afterwards.
+fn measure_guest(guest: &Guest) {
+    let mut measured = Vec::new();
+    let ended = Machine::start(guest).and_then(|machine| machine.take_stacks(guest, &mut measured));
+    if let Err(why) = ended {
+        eprintln!("{why}");
+    }
+    for one in measured.iter().filter_map(|one| Some((&one.name, one.failure.as_ref()?))) {
+        eprintln!("{}: {}", one.0, one.1);
     }
 }
 

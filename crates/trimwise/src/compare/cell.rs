@@ -439,6 +439,7 @@ mod tests {
             device: "small".to_owned(),
             ssd,
             faults: Faults::default(),
+            thin: None,
             policy: "lazy".parse::<PolicySpec>().unwrap().into(),
             workload: PostmarkConfig { number: 10, transactions: 0, ..PostmarkConfig::default() }.into(),
             days: None,
