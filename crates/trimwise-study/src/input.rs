@@ -209,6 +209,38 @@ mod tests {
     use super::*;
 
     #[test]
+    fn thin_storage_is_put_on_a_device_by_its_name() {
+        use trimwise::block::thin::ThinKind;
+
+        for (given, name, thin) in [
+            ("sata-small", "sata-small", None),
+            ("sata-small+64KiB", "", None),
+            ("sata-small+thin:65536", "sata-small+thin:64KiB", Some((ThinKind::Pool, Bytes::kib(64)))),
+            (
+                "sata-small:2GiB+qcow2:2MiB",
+                "sata-small:2GiB+qcow2:2MiB",
+                Some((ThinKind::Qcow2, Bytes::mib(2))),
+            ),
+        ] {
+            let found = device(given);
+            assert_eq!(found.is_err(), name.is_empty(), "{given}");
+            let Ok((found, profile)) = found else { continue };
+            let of_profile = profile.thin.map(|thin| (thin.kind, thin.chunk));
+            assert_eq!((&*found, &*profile.name, of_profile), (name, name, thin), "{given}");
+        }
+        for (given, told) in [
+            ("sata-small+thin:3KiB", "chunks of 3 KiB do not exist: expected a multiple of 4 KiB"),
+            (
+                "sata-small:512MiB+thin:1GiB",
+                "a chunk of 1 GiB is larger than sata-small:512MiB, which has 512 MiB",
+            ),
+        ] {
+            let Err(Failure::Usage(why)) = device(given) else { panic!("{given}") };
+            assert!(why.to_string().contains(told), "{given}: {why}");
+        }
+    }
+
+    #[test]
     fn variants_are_named_behind_the_sign_and_a_file_as_written_goes_first() {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name).display().to_string();

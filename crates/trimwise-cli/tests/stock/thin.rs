@@ -253,11 +253,7 @@ fn held_of_guest(cell: &Cell, guest: &Guest) -> Option<u64> {
 
 /// Does the work on a loop device over a file on a file system of this host.
 fn held_by_loop(cell: &Cell, file_system: &str) -> u64 {
-    let outer = if file_system == "xfs" {
-        loops::Loop::xfs(3 << 30)
-    } else {
-        loops::Loop::ext4(3 << 30)
-    };
+    let outer = if file_system == "xfs" { loops::Loop::xfs(3 << 30) } else { loops::Loop::ext4(3 << 30) };
     let image = outer.point.join("image");
     fs::File::create(&image).unwrap().set_len(VOLUME.0).unwrap();
     let folder = scratch();

@@ -81,7 +81,9 @@ impl<P, L> Plan<P, L> {
             (.., Some(_)) => Some(words!["a trace (", set("workload", &workload.argument), ")"]),
             _ => None,
         };
-        if let (Some((name, _)), Some(unfit)) = (devices.iter().find(|(_, device)| device.thin.is_some()), unfit) {
+        if let (Some((name, _)), Some(unfit)) =
+            (devices.iter().find(|(_, device)| device.thin.is_some()), unfit)
+        {
             let why = words!["thin storage is modelled below the model's file system, not below ", unfit];
             return Err(Mistake::of("devices", name).because(why).expected("the drive alone").fail());
         }

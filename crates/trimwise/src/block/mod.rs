@@ -321,7 +321,9 @@ impl BlockQueue {
     /// Tells the drive of free space at no cost, past its commands.
     pub(crate) fn reveal(&self, range: UnitRange) {
         let back = self.with_thin(|volume, now| volume.reveal(now, range));
-        self.with_ssd_mut(|ssd| back.unwrap_or(vec![range]).into_iter().for_each(|part| ssd.inform_free(part)));
+        self.with_ssd_mut(|ssd| {
+            back.unwrap_or(vec![range]).into_iter().for_each(|part| ssd.inform_free(part))
+        });
     }
 
     pub(crate) fn admission(&self) -> Admission {

@@ -154,14 +154,20 @@ impl FromStr for ThinConfig {
 
     /// Parses [KIND:]CHUNK. Without a kind, chunks below LVM's smallest are blocks of an image file.
     fn from_str(text: &str) -> Result<Self, String> {
-        let (kind, size) = match text.split_once(':') {
-            Some((name, size)) => {
-                let known = ThinKind::ALL.into_iter().find(|kind| kind.name() == name);
-                let names = ThinKind::ALL.map(ThinKind::name).join(", ");
-                (Some(known.ok_or_else(|| format!("'{name}' is no kind of thin storage: expected {names}"))?), size)
-            }
-            None => (None, text),
-        };
+        let (kind, size) =
+            match text.split_once(':') {
+                Some((name, size)) => {
+                    let known = ThinKind::ALL.into_iter().find(|kind| kind.name() == name);
+                    let names = ThinKind::ALL.map(ThinKind::name).join(", ");
+                    (
+                        Some(known.ok_or_else(|| {
+                            format!("'{name}' is no kind of thin storage: expected {names}")
+                        })?),
+                        size,
+                    )
+                }
+                None => (None, text),
+            };
         let chunk: Bytes = size.parse().map_err(|error: crate::units::SizeError| error.to_string())?;
         let is_block = ThinKind::Image.takes(chunk) && chunk < Bytes::kib(64);
         let kind = kind.unwrap_or(if is_block { ThinKind::Image } else { ThinKind::Pool });

@@ -569,6 +569,17 @@ mod tests {
         device.stale_units_mean = Some(4.5);
         (device.stale_units_max, device.stale_units_end, device.gc_units_copied) = (Some(5), Some(6), 7);
         let causes = ["read_gc", "program_gc", "read_host", "program_host", "erase", "trim"];
+        let bytes = |units: u64| units * UNIT_BYTES;
+        device.thin = Some(ThinFigures {
+            chunk_bytes: 40,
+            used_bytes_end: bytes(41),
+            held_bytes_mean: 46.0,
+            held_bytes_max: 47,
+            held_bytes_end: bytes(42),
+            excess_bytes_mean: 43.5 * UNIT_BYTES as f64,
+            excess_bytes_max: bytes(44),
+            excess_bytes_end: bytes(45),
+        });
         device.busy_ns = causes.into_iter().zip(10..).map(|(cause, ns)| (cause.into(), 1 << ns)).collect();
         let units = Ledger { freed: 21, issued: 22, reused: 23, dropped: 24, pending: 25, in_tokens: 26 };
         let ledger = CellLedger { units, trim_busy_ns: 27, trim_busy_percent: 28.0, ..CellLedger::default() };
@@ -602,6 +613,7 @@ mod tests {
                 "freed: 21, trimmed: 22, reused: 23, dropped: 24, pending: 51, TRIM time: 28, GC saved: 93, \
                  time saved: 2",
             ),
+            (View::Thin, "used: 41, held: 42, beyond: mean: 43.5, max: 44, at the end: 45"),
             (View::Days, "stale mean: 4.5, max: 5, at the end: 6, sweeps: 72, longest: 36, sent: 39"),
             (View::Pair, "WA: 1.5"),
             (View::PairChange, "erases: 2, GC time: 3072"),

@@ -85,5 +85,5 @@ impl Seen {
 }
 
 fn used_bytes(fs: &Ext4) -> u64 {
-    fs.utilization().0 * UNIT_BYTES
+    fs.written_units() * UNIT_BYTES
 }

@@ -235,6 +235,13 @@ impl Layout {
         std::iter::once(UnitRange::new(Lpn(0), self.head_units())).chain(self.backups().map(copy))
     }
 
+    /// Returns the number of blocks that the copies keep for more descriptors, and nobody writes.
+    pub(crate) fn unwritten_units(&self) -> u64 {
+        let units =
+            |ranges: &mut dyn Iterator<Item = UnitRange>| ranges.map(|range| range.units).sum::<u64>();
+        units(&mut self.backups()) - units(&mut self.written_heads().skip(1))
+    }
+
     /// Returns the number of blocks of the superblock, the descriptors, and the room for these to grow.
     fn head_units(&self) -> u64 {
         let groups = self.groups();

@@ -536,6 +536,11 @@ impl Ext4 {
         (total - state.disk.allocator.free_units() - state.withheld_units, total)
     }
 
+    /// Returns the blocks in use, without those that only a larger file system would need.
+    pub(crate) fn written_units(&self) -> u64 {
+        self.utilization().0 - self.0.state.borrow().disk.layout.unwritten_units()
+    }
+
     fn allocatable_units(&self, state: &State) -> u64 {
         let kept = self.0.host.kept_units_max.min(state.disk.layout.total_units() / 50);
         state.disk.allocator.free_units().saturating_sub(kept)

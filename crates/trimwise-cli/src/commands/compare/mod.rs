@@ -34,7 +34,10 @@ impl CompareArguments {
             return self.devices.clone();
         }
         let devices = compare::or(&self.devices, [defaults::DEVICE]);
-        devices.iter().flat_map(|device| self.thin.iter().map(move |thin| format!("{device}+{thin}"))).collect()
+        devices
+            .iter()
+            .flat_map(|device| self.thin.iter().map(move |thin| format!("{device}+{thin}")))
+            .collect()
     }
 
     pub fn request(&self) -> CompareRequest {

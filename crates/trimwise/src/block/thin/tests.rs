@@ -51,7 +51,11 @@ fn a_chunk_comes_back_when_one_discard_covers_all_of_it() {
     assert_eq!(after(config, &[range(17, 15)]), (vec![], 256), "an unaligned start");
     assert_eq!(after(config, &[range(16, 15)]), (vec![], 256), "a unit too short");
     assert_eq!(after(config, &[range(15, 34)]), (vec![range(16, 32)], 128), "two of four");
-    assert_eq!(after(config, &[range(16, 8), range(24, 8)]), (vec![], 256), "two halves, and nobody remembers");
+    assert_eq!(
+        after(config, &[range(16, 8), range(24, 8)]),
+        (vec![], 256),
+        "two halves, and nobody remembers"
+    );
     assert_eq!(after(config, &[range(0, 64), range(0, 64)]), (vec![range(0, 64)], 0), "once");
 }
 
@@ -107,7 +111,11 @@ fn a_volume_that_begins_within_a_chunk_shares_it() {
     let config = ThinConfig { offset: Bytes::kib(24), ..pool(Bytes::kib(64)) };
     let mut volume = full(config, 42);
     assert_eq!(kib(&mut volume), 192);
-    assert_eq!(volume.discard(SimTime::ZERO, range(0, 26)), [range(10, 16)], "the first has other data before");
+    assert_eq!(
+        volume.discard(SimTime::ZERO, range(0, 26)),
+        [range(10, 16)],
+        "the first has other data before"
+    );
     assert_eq!(volume.discard(SimTime::ZERO, range(16, 26)), [range(26, 16)]);
     assert_eq!(kib(&mut volume), 64);
 }
@@ -122,7 +130,10 @@ fn mean_and_maximum_are_over_time() {
     volume.write(SimTime(600), range(1_000, 1)); // 13 MiB for 100 ns, then 14
     let held = volume.held(SimTime(1_100));
     assert_eq!((held.now, held.max), (Bytes::mib(14), Bytes::mib(16)));
-    assert_eq!(held.mean_bytes, (16.0 * 100.0 + 12.0 * 300.0 + 13.0 * 100.0 + 14.0 * 500.0) / 1e3 * MIB as f64);
+    assert_eq!(
+        held.mean_bytes,
+        (16.0 * 100.0 + 12.0 * 300.0 + 13.0 * 100.0 + 14.0 * 500.0) / 1e3 * MIB as f64
+    );
 }
 
 /// 192 KiB are 384 sectors. As `round_up` has it, 383 is a mask: from sector 8 the next place is 384, but from 392 it is
