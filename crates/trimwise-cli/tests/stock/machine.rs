@@ -14,7 +14,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use trimwise_testing::scratch;
 
-use crate::stacks::{self, Doctor, Measured, Reach, Sizes, Stack};
+use crate::stacks::{Doctor, Measured, Reach, Sizes, Stack};
 
 /// Guests at the same time: each keeps one processor busy.
 const GUESTS_MAX: usize = 2;
@@ -342,11 +342,16 @@ impl Machine {
             .map_err(|error| format!("the guest's port: {error}"))
     }
 
-    /// Listens until the guest has taken all its stacks. Appends what was measured.
+    /// Listens until the guest has taken all its stacks. Appends what was measured, and tells `after_each`.
     ///
     /// # Errors
     /// If the guest ends before, or says nothing for too long: why, with the end of its console.
-    pub fn take_stacks(mut self, guest: &Guest, measured: &mut Vec<Measured>) -> Result<(), String> {
+    pub fn take_stacks(
+        mut self,
+        guest: &Guest,
+        measured: &mut Vec<Measured>,
+        after_each: fn(&Stack, &Measured),
+    ) -> Result<(), String> {
         let mut sizes = Sizes::default();
         let mut stacks = guest.stacks.iter();
         let mut stack = stacks.next();
@@ -386,12 +391,7 @@ impl Machine {
                 (["end", name, status], Some(done)) if *name == done.name => {
                     let folder = guest.share().join(name);
                     let read = Measured::read(name, guest.name, &folder, status, &sizes);
-                    // Shown with `--nocapture`, in a run of minutes.
-                    let told = stacks::differences(done, &[&read]);
-                    match told.is_empty() {
-                        true => eprintln!("{} {name}: as expected", guest.name),
-                        false => eprintln!("{} {name}: {}", guest.name, told.join("\n  ")),
-                    }
+                    after_each(done, &read);
                     if let Some(logs) = std::env::var_os("STACK_LOGS") {
                         let to = Path::new(&logs).join(format!("{name}-{}", guest.name));
                         fs::create_dir_all(&to).unwrap();
