@@ -21,9 +21,6 @@ impl Ext4 {
         let end = range.end().0.min(total);
         // `FITRIM` raises `minlen` to the device's granularity.
         let min_units = min_units.max(inner.queue.discard_granularity_units()).max(1);
-        if min_units > GROUP_UNITS {
-            return 0; // `ext4_trim_fs`: no group has that much in one piece
-        }
         let mut submitted = 0;
         let mut at = range.start.0;
         while at < end {
