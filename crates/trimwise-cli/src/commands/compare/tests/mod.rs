@@ -593,6 +593,11 @@ fn what_a_device_cannot_do_is_refused_before_any_run() {
     let failure = refused("--device vendor1 vertex-60gb@1.3 --policy off commit");
     assert!(failure.starts_with("--policy commit: vertex-60gb@1.3 does not support TRIM"), "{failure}");
     assert!(on_model::Plan::of(&arguments("--device vertex-60gb@1.3 --policy off ideal").request()).is_ok());
+    assert_eq!(
+        refused("--thin 64KiB --check kernel:6.12:ext4 --workload default"),
+        "--device sata-small+thin:64KiB: thin storage is modelled below the model's file system, not below a real \
+         kernel (--check kernel:6.12:ext4); expected the drive alone"
+    );
     let failure = refused("--utilization 99");
     assert!(
         failure.starts_with("--workload maildir:deliveries=10k on sata-small: its files need "),
