@@ -1,8 +1,9 @@
 //! Thin storage: what real ones hold after some work, next to the model after the same work.
 //!
-//! The work writes and removes files on an ext4 of 1 GiB on each kind of thin storage. What is held is read from outside:
-//! the blocks of the pool, the clusters of the image, the blocks of the file. `THIN=full` takes all cells and not a sample,
-//! `THIN=write` also writes the table of docs/model.md, and `THIN=PART` takes those whose name has that part.
+//! The work writes and removes files on an ext4 of 1 GiB on each kind of thin storage. What is held is read from
+//! outside: the blocks of the pool, the clusters of the image, the blocks of the file. `THIN=full` takes all cells and
+//! not a sample, `THIN=write` also writes the table of docs/model.md, and `THIN=PART` takes those whose name has that
+//! part.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -111,8 +112,8 @@ enum Step {
     Sync,
 }
 
-/// Files of 4 KiB to 4 MiB, evenly over the powers of two: 300 MiB of them, of which half are removed, then 150 MiB more,
-/// of which two in five are removed.
+/// Files of 4 KiB to 4 MiB, evenly over the powers of two: 300 MiB of them, of which half are removed, then 150 MiB
+/// more, of which two in five are removed.
 fn work() -> Vec<Step> {
     let mut state = 54u64;
     let mut draw = move |below: u64| {
@@ -144,13 +145,14 @@ fn work() -> Vec<Step> {
     steps
 }
 
-/// The work as a script for Perl that runs in the directory of the file system: an emulated processor takes long to start
-/// a program for each file.
+/// The work as a script for Perl that runs in the directory of the file system: an emulated processor takes long to
+/// start a program for each file.
 fn script() -> String {
     let mut script = String::from(
         "use strict; my $zeros = \"\\0\" x 1048576;\n\
          sub w { my ($path, $left) = @_; open(my $to, '>', $path) or die \"$path: $!\";\n\
-         while ($left > 0) { $left -= syswrite($to, $zeros, $left < 1048576 ? $left : 1048576) // die $! } close $to }\n\
+         while ($left > 0) { my $now = $left < 1048576 ? $left : 1048576;\n\
+         $left -= syswrite($to, $zeros, $now) // die $! } close $to }\n\
          sub synced { syscall(162) }\n\
          mkdir 'work' or die $!;\n",
     );
@@ -226,7 +228,8 @@ fn in_guest(cell: &Cell) -> Stack {
                  dd if=/dev/zero of=$D0 bs=4k count=1\n\
                  dmsetup create $S-meta --table \"0 131072 linear $D0 0\"\n\
                  dmsetup create $S-data --table \"0 8388608 linear $D0 131072\"\n\
-                 dmsetup create $S-pool --table \"0 8388608 thin-pool /dev/mapper/$S-meta /dev/mapper/$S-data {} 0 1 skip_block_zeroing\"\n\
+                 dmsetup create $S-pool --table \
+                 \"0 8388608 thin-pool /dev/mapper/$S-meta /dev/mapper/$S-data {} 0 1 skip_block_zeroing\"\n\
                  dmsetup message $S-pool 0 'create_thin 0'\n\
                  V=/dev/mapper/$S-thin\n\
                  dmsetup create $S-thin --table \"0 {} thin /dev/mapper/$S-pool 0\"\n",

@@ -1,29 +1,31 @@
 //! Thin storage below a file system: a volume that takes space only where something was written.
 //!
-//! The space comes in chunks. The first write into a chunk takes it; it comes back when a discard covers all of it. What
-//! a file system frees is rarely a whole chunk, so that a fragmented file system holds more than it uses, the more so the
-//! larger the chunks are.
+//! The space comes in chunks. The first write into a chunk takes it; it comes back when a discard covers all of it.
+//! What a file system frees is rarely a whole chunk, so that a fragmented file system holds more than it uses, the more
+//! so the larger the chunks are.
 //!
 //! # Kinds
 //!
 //! All kinds are one state machine ([`ThinVolume`]). They differ in the limits that they announce, in what becomes of
 //! a discard of a part of a chunk, and in whether zeros take space ([`ThinKind`]):
 //!
-//! - **dm-thin** (LVM, Docker, Stratis): `get_bio_block_range` in drivers/md/dm-thin.c rounds each discard bio inwards to
-//!   whole blocks, and nothing remembers the rest, so that two discards of half a block free nothing. The last block of
-//!   a volume that is no multiple of them is never covered. `thin_io_hints` announces the block as granularity, and
+//! - **dm-thin** (LVM, Docker, Stratis): `get_bio_block_range` in drivers/md/dm-thin.c rounds each discard bio inwards
+//!   to whole blocks, and nothing remembers the rest, so that two discards of half a block free nothing. The last block
+//!   of a volume that is no multiple of them is never covered. `thin_io_hints` announces the block as granularity, and
 //!   1,024 blocks as the largest discard (`BIO_PRISON_MAX_RANGE`; 16 GiB before 6.5). It takes no WRITE ZEROES, so the
 //!   kernel writes zeros, which take space.
-//! - **qcow2**: block/io.c in QEMU (`bdrv_co_pdiscard`) cuts a request at clusters, and `qcow2_co_pdiscard` refuses a part
-//!   of one, except at the end of the image. With subclusters (`extended_l2`) too a discard frees whole clusters only.
-//!   The guest sees a granularity of one sector (virtio-blk) or 4 KiB (scsi-hd). Zeros that were never allocated stay so
-//!   (`zero_in_l2_slice`).
+//! - **qcow2**: block/io.c in QEMU (`bdrv_co_pdiscard`) cuts a request at clusters, and `qcow2_co_pdiscard` refuses a
+//!   part of one, except at the end of the image. With subclusters (`extended_l2`) too a discard frees whole clusters
+//!   only. The guest sees a granularity of one sector (virtio-blk) or 4 KiB (scsi-hd). Zeros that were never allocated
+//!   stay so (`zero_in_l2_slice`).
 //! - **An image file** (loop, raw files of QEMU): `lo_fallocate` in drivers/block/loop.c punches a hole, and the file
 //!   system that holds the file frees whole blocks and zeroes the rest. `loop_config_discard` announces that block.
-//! - **Ceph RBD**: `rbd_obj_init_discard` in drivers/block/rbd.c rounds a discard inwards to `alloc_size` (64 KiB) within each
-//!   object, and an object of which nothing is left is deleted. For bytes that is dm-thin with chunks of `alloc_size`.
-//! - **Arrays and VMFS** announce their page as granularity, and free whole pages. One that looks for pages of zeros
-//!   remembers partial discards.
+//! - **Ceph RBD**: `rbd_obj_init_discard` in drivers/block/rbd.c rounds a discard inwards to `alloc_size` (64 KiB)
+//!   within each object, and an object of which nothing is left is deleted. For bytes that is dm-thin with chunks of
+//!   `alloc_size`.
+//! - **VMFS6** frees whole blocks of 1 MiB (VMware: "Space Reclamation for VMFS6 Virtual Machines"), and arrays their
+//!   pages, which they announce. Some arrays look for pages of zeros when they are told to unmap (Hitachi: "zero data page
+//!   reclaim"), so that partial discards add up.
 //!
 //! # Not modelled
 //!
@@ -122,9 +124,10 @@ impl ThinConfig {
         matches!(self.kind, ThinKind::Qcow2)
     }
 
-    /// Cuts a discard as Linux's block layer does. `bio_discard_limit` ends the first bio where the granularity does, so
-    /// that further ones begin there; it computes that place as if the granularity were a power of two, and with other
-    /// ones the cut may go through a chunk, which then does not come back. The largest discard cuts at multiples of itself.
+    /// Cuts a discard as Linux's block layer does. `bio_discard_limit` ends the first bio where the granularity does,
+    /// so that further ones begin there; it computes that place as if the granularity were a power of two, and with
+    /// other ones the cut may go through a chunk, which then does not come back. The largest discard cuts at multiples
+    /// of itself.
     pub(super) fn bios(&self, range: UnitRange) -> Vec<UnitRange> {
         let sectors = UNIT_BYTES / SECTOR_BYTES;
         let (offset, most) = (self.offset.units_floor(), self.discard_units_max());
@@ -312,8 +315,8 @@ impl ThinVolume {
         (range.start.0 + offset) / chunk..(range.end().0 + offset).div_ceil(chunk)
     }
 
-    /// The units of the volume in a chunk that can come back: not in one that reaches beyond the volume, unless it is the
-    /// last of a qcow2 image.
+    /// The units of the volume in a chunk that can come back: not in one that reaches beyond the volume, unless it is
+    /// the last of a qcow2 image.
     fn returnable(&self, chunk: u64) -> Option<UnitRange> {
         let (offset, units) = (self.config.offset.units_floor(), self.config.chunk_units());
         let start = (chunk * units).checked_sub(offset)?;

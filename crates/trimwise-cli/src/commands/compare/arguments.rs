@@ -124,7 +124,7 @@ pub struct CompareArguments {
     pub details: bool,
 
     #[command(flatten)]
-    pub gate: GateArguments,
+    pub gate: Box<GateArguments>,
 
     #[command(flatten)]
     pub limits: GuestLimits,

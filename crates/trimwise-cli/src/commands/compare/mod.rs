@@ -22,7 +22,7 @@ use crate::output::{self, Destinations};
 pub fn run(arguments: &CompareArguments, caller: &dyn Caller) -> Result<String, Failure> {
     let request = arguments.request();
     let destinations = Destinations::check(&arguments.output)?;
-    let GateArguments { fail_if, baseline } = &arguments.gate;
+    let GateArguments { fail_if, baseline } = &*arguments.gate;
     let gate = CompareGate::open(fail_if, baseline.as_deref(), &request)?;
     deliver(arguments, &destinations, &gate, compare::run(&request, caller, &Beside)?)
 }
