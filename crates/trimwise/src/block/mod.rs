@@ -318,6 +318,11 @@ impl BlockQueue {
         self.thin_config().map_or_else(of_drive, |thin| thin.granularity_units())
     }
 
+    /// The transfer size that the device recommends (`optimal_io_size`), in units; 0: none.
+    pub(crate) fn optimal_units(&self) -> u64 {
+        self.thin_config().map_or(0, |thin| thin.optimal_units())
+    }
+
     /// Tells the drive of free space at no cost, past its commands.
     pub(crate) fn reveal(&self, range: UnitRange) {
         let back = self.with_thin(|volume, now| volume.reveal(now, range));

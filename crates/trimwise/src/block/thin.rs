@@ -108,6 +108,14 @@ impl ThinConfig {
         }
     }
 
+    /// The transfer size that it recommends (`optimal_io_size`): a pool its chunk (`pool_io_hints`), others none.
+    pub(super) const fn optimal_units(&self) -> u64 {
+        match self.kind {
+            ThinKind::Pool => self.chunk_units(),
+            ThinKind::Qcow2 | ThinKind::Image | ThinKind::Zeros => 0,
+        }
+    }
+
     /// The largest discard that it accepts (`discard_max_bytes`).
     const fn discard_units_max(&self) -> u64 {
         match self.kind {

@@ -237,7 +237,8 @@ impl Volume {
     pub async fn format(queue: &BlockQueue, options: FormatOptions) -> Result<Self, FormatError> {
         let total_units = queue.with_ssd(|ssd| ssd.capacity_units());
         let layout = Layout::plan(total_units, options)?;
-        let allocator = layout.allocator();
+        let mut allocator = layout.allocator();
+        allocator.mballoc_mut().set_stripe(queue.optimal_units());
         if options.discard {
             queue.trim(&[UnitRange::new(Lpn(0), total_units)]).await;
         }
