@@ -30,6 +30,7 @@ use crate::{guest, measure_guest, repository, stack};
 
 const VOLUME: Bytes = Bytes::gib(1);
 const KERNEL: &str = "6.12";
+/// How far the model may be from the real one.
 const PERCENT_MAX: f64 = 5.0;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -84,9 +85,6 @@ const SAMPLE: [(&str, &str); 4] = [
     ("loop on ext4", "image:4KiB"),
 ];
 
-/// From this size on a chunk is more than 3 % of all, and one file in another place decides.
-const COARSE: Bytes = Bytes::mib(16);
-
 struct Cell {
     kind: &'static str,
     thin: ThinConfig,
@@ -95,11 +93,6 @@ struct Cell {
 }
 
 impl Cell {
-    /// How far the model may be from the real one.
-    fn percent_max(&self) -> f64 {
-        if self.thin.chunk >= COARSE { 10.0 } else { PERCENT_MAX }
-    }
-
     fn name(&self) -> String {
         let word = |text: &str| text.to_lowercase().replace([' ', ':'], "-");
         format!("{}-{}-{}", word(self.kind), word(&self.thin.to_string()), word(self.trim.name()))
@@ -375,8 +368,8 @@ fn thin_storage_holds_what_the_model_says() {
     }
     let wrong: Vec<String> = rows
         .iter()
-        .filter(|row| row.percent().is_none_or(|percent| percent.abs() > row.cell.percent_max()))
+        .filter(|row| row.percent().is_none_or(|percent| percent.abs() > PERCENT_MAX))
         .map(|row| row.cell.name())
         .collect();
-    assert!(wrong.is_empty(), "too far apart, or not measured: {wrong:?}");
+    assert!(wrong.is_empty(), "more than {PERCENT_MAX} % apart, or not measured: {wrong:?}");
 }

@@ -24,8 +24,8 @@
 //!   within each object, and an object of which nothing is left is deleted. For bytes that is dm-thin with chunks of
 //!   `alloc_size`.
 //! - **VMFS6** frees whole blocks of 1 MiB (VMware: "Space Reclamation for VMFS6 Virtual Machines"), and arrays their
-//!   pages, which they announce. Some arrays look for pages of zeros when they are told to unmap (Hitachi: "zero data page
-//!   reclaim"), so that partial discards add up.
+//!   pages, which they announce. Some arrays look for pages of zeros when they are told to unmap (Hitachi: "zero data
+//!   page reclaim"), so that partial discards add up.
 //!
 //! # Not modelled
 //!
