@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 
+use trimwise::block::thin::ThinConfig;
 use trimwise::failure::{Failure, Key, Mistake, argument, set};
 use trimwise::policy::{PolicyId, PolicySpec, Trimmer};
 use trimwise::profile::{Profile, ProfileError};
@@ -97,8 +98,26 @@ pub fn profile(argument: &str, key: impl Into<Key>) -> Result<Profile, Failure> 
     .map_err(refused)
 }
 
-/// Finds a device by NAME or NAME:SIZE, which cuts it to that capacity. Returns it with the name for tables.
+/// Finds a device by NAME, NAME:SIZE, which cuts it to that capacity, or either with +KIND:CHUNK, which puts thin storage on
+/// it. Returns it with the name for tables.
 pub fn device(argument: &str) -> Result<(String, Profile), Failure> {
+    let Some((drive, volume)) = ThinConfig::split(argument).filter(|_| !Path::new(argument).exists()) else {
+        return drive(argument);
+    };
+    let of = Mistake::of("devices", argument);
+    let thin: ThinConfig = volume.parse().map_err(|error| of.clone().because(error).fail())?;
+    let (name, mut profile) = self::drive(drive)?;
+    let capacity = Bytes(profile.config.capacity_bytes);
+    if thin.chunk > capacity {
+        let why = format!("a chunk of {} is larger than {name}, which has {capacity}", thin.chunk);
+        return Err(of.because(why).expected("at most that").fail());
+    }
+    profile.thin = Some(thin);
+    profile.name = format!("{name}+{thin}");
+    Ok((profile.name.clone(), profile))
+}
+
+fn drive(argument: &str) -> Result<(String, Profile), Failure> {
     let cut =
         argument.rsplit_once(':').and_then(|(whole, size)| Some((whole, size, size.parse::<Bytes>().ok()?)));
     let Some((whole, size, capacity)) = cut.filter(|_| !Path::new(argument).exists()) else {
@@ -188,6 +207,38 @@ pub fn given_twice(of: Mistake, name: &str, first: &str, second: &str) -> Failur
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn thin_storage_is_put_on_a_device_by_its_name() {
+        use trimwise::block::thin::ThinKind;
+
+        for (given, name, thin) in [
+            ("sata-small", "sata-small", None),
+            ("sata-small+64KiB", "", None),
+            ("sata-small+thin:65536", "sata-small+thin:64KiB", Some((ThinKind::Pool, Bytes::kib(64)))),
+            (
+                "sata-small:2GiB+qcow2:2MiB",
+                "sata-small:2GiB+qcow2:2MiB",
+                Some((ThinKind::Qcow2, Bytes::mib(2))),
+            ),
+        ] {
+            let found = device(given);
+            assert_eq!(found.is_err(), name.is_empty(), "{given}");
+            let Ok((found, profile)) = found else { continue };
+            let of_profile = profile.thin.map(|thin| (thin.kind, thin.chunk));
+            assert_eq!((&*found, &*profile.name, of_profile), (name, name, thin), "{given}");
+        }
+        for (given, told) in [
+            ("sata-small+thin:3KiB", "chunks of 3 KiB do not exist: expected a multiple of 4 KiB"),
+            (
+                "sata-small:512MiB+thin:1GiB",
+                "a chunk of 1 GiB is larger than sata-small:512MiB, which has 512 MiB",
+            ),
+        ] {
+            let Err(Failure::Usage(why)) = device(given) else { panic!("{given}") };
+            assert!(why.to_string().contains(told), "{given}: {why}");
+        }
+    }
 
     #[test]
     fn variants_are_named_behind_the_sign_and_a_file_as_written_goes_first() {

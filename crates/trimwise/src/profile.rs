@@ -22,6 +22,7 @@ use serde::Serialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use crate::block::thin::ThinConfig;
 use crate::failure::Mistake;
 use crate::ssd::{Faults, SsdConfig};
 use reader::{Found, Reader, Source, Value, entries};
@@ -113,6 +114,8 @@ pub struct Profile {
     pub firmware_variants: Vec<Firmware>,
     pub config: SsdConfig,
     pub faults: Faults,
+    /// Thin storage on the drive, which no file has but a name ([`ThinConfig::split`]).
+    pub thin: Option<ThinConfig>,
     /// The settings in the file, in the order of [`SsdConfig`]; omitted settings are missing.
     pub settings: Vec<Setting>,
     /// Sources of the numbers: by setting (`nand.t_prog_ns`) or by table (`nand`).
@@ -254,6 +257,7 @@ impl Profile {
             firmware_variants: Vec::new(),
             config: contents.config,
             faults: contents.faults,
+            thin: None,
             settings: std::mem::take(&mut reader.values),
             sources: contents.sources,
             models: contents.models,

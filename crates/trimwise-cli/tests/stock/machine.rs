@@ -14,7 +14,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use trimwise_testing::scratch;
 
-use crate::stacks::{self, Doctor, Measured, Reach, Sizes, Stack};
+use crate::stacks::{Doctor, Measured, Reach, Sizes, Stack};
 
 /// Guests at the same time: each keeps one processor busy.
 const GUESTS_MAX: usize = 2;
@@ -39,6 +39,7 @@ fn disk_bytes(kind: &str) -> u64 {
     match kind {
         "sd" => 64 << 20,
         kind if kind.ends_with("+large") => 8 << 30,
+        kind if kind.contains("+volume") => 1 << 30,
         _ => 512 << 20,
     }
 }
@@ -98,8 +99,8 @@ impl Guest {
                 let image = File::create(guest.image(&stack.name, number)).unwrap();
                 image.set_len(disk_bytes(kind)).unwrap();
                 image.write_all_at(format!("stock:{} {number}\n", stack.name).as_bytes(), 0).unwrap();
-                if kind.ends_with("+qcow2") {
-                    make_qcow2(&guest.image(&stack.name, number));
+                if let Some(cluster) = cluster(kind) {
+                    to_qcow2(&guest.image(&stack.name, number), cluster);
                 }
             }
         }
@@ -120,7 +121,7 @@ impl Guest {
         self.folder.join("console")
     }
 
-    fn image(&self, stack: &str, number: usize) -> PathBuf {
+    pub fn image(&self, stack: &str, number: usize) -> PathBuf {
         self.folder.join(format!("{stack}-{number}.raw"))
     }
 
@@ -180,12 +181,18 @@ impl Guest {
     }
 }
 
-/// Replaces a raw image by a qcow2 one, which takes up what its clusters do.
-fn make_qcow2(image: &Path) {
-    let raw = image.with_extension("converted");
+/// The cluster size of a disk that is a qcow2 image on this host: `virtio+qcow2-64K`, `virtio+volume-qcow2-64K`.
+fn cluster(kind: &str) -> Option<&str> {
+    kind.split_once("qcow2-").map(|(_, cluster)| cluster)
+}
+
+fn to_qcow2(image: &Path, cluster: &str) {
+    let raw = image.with_extension("made");
     fs::rename(image, &raw).unwrap();
-    let converted = Command::new("qemu-img").args(["convert", "-O", "qcow2"]).args([&raw, image]).status();
-    assert!(converted.unwrap().success(), "qemu-img convert {}", raw.display());
+    let size = format!("cluster_size={cluster}");
+    let made =
+        Command::new("qemu-img").args(["convert", "-O", "qcow2", "-o", &size]).arg(&raw).arg(image).status();
+    assert!(made.unwrap().success(), "qemu-img convert {}", raw.display());
     fs::remove_file(raw).unwrap();
 }
 
@@ -234,11 +241,11 @@ impl Words {
     }
 
     /// Adds a disk. A kind may be followed by properties of its device, and then by one of this host's:
-    /// `scsi,rotation_rate=0`, `virtio+ignored` (this host ignores its discards), `nvme+large`, `virtio+qcow2`.
+    /// `scsi,rotation_rate=0`, `virtio+ignored` (this host ignores its discards), `nvme+large`, `virtio+volume`.
     fn disk(&mut self, id: &str, kind: &str, image: &Path) {
+        let format = if cluster(kind).is_some() { "qcow2" } else { "raw" };
         let (kind, of_host) = kind.split_once('+').unwrap_or((kind, ""));
         let discard = if of_host == "ignored" { "ignore" } else { "unmap" };
-        let format = if of_host == "qcow2" { "qcow2" } else { "raw" };
         let (bus, properties) =
             kind.split_once(',').map_or((kind, String::new()), |(bus, rest)| (bus, format!(",{rest}")));
         self.add(
@@ -335,11 +342,16 @@ impl Machine {
             .map_err(|error| format!("the guest's port: {error}"))
     }
 
-    /// Listens until the guest has taken all its stacks. Appends what was measured.
+    /// Listens until the guest has taken all its stacks. Appends what was measured, and tells `after_each`.
     ///
     /// # Errors
     /// If the guest ends before, or says nothing for too long: why, with the end of its console.
-    pub fn take_stacks(mut self, guest: &Guest, measured: &mut Vec<Measured>) -> Result<(), String> {
+    pub fn take_stacks(
+        mut self,
+        guest: &Guest,
+        measured: &mut Vec<Measured>,
+        after_each: fn(&Stack, &Measured),
+    ) -> Result<(), String> {
         let mut sizes = Sizes::default();
         let mut stacks = guest.stacks.iter();
         let mut stack = stacks.next();
@@ -383,12 +395,7 @@ impl Machine {
                 (["end", name, status], Some(done)) if *name == done.name => {
                     let folder = guest.share().join(name);
                     let read = Measured::read(name, guest.name, &folder, status, &sizes);
-                    // Shown with `--nocapture`, in a run of minutes.
-                    let told = stacks::differences(done, &[&read]);
-                    match told.is_empty() {
-                        true => eprintln!("{} {name}: as expected", guest.name),
-                        false => eprintln!("{} {name}: {}", guest.name, told.join("\n  ")),
-                    }
+                    after_each(done, &read);
                     if let Some(logs) = std::env::var_os("STACK_LOGS") {
                         let to = Path::new(&logs).join(format!("{name}-{}", guest.name));
                         fs::create_dir_all(&to).unwrap();

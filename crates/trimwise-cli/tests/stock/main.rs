@@ -6,6 +6,7 @@
 mod machine;
 mod stacks;
 mod table;
+mod thin;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -50,6 +51,13 @@ fn measure(made: &Path, kernel: &'static str, stacks: &[Stack]) -> Vec<Measured>
     measured
 }
 
+/// Says how a stack is, with `--nocapture`, in a run of minutes.
+fn tell(stack: &Stack, measured: &Measured) {
+    let told = stacks::differences(stack, &[measured]);
+    let told = if told.is_empty() { "as expected".to_owned() } else { told.join("\n  ") };
+    eprintln!("{} {}: {told}", measured.kernel, stack.name);
+}
+
 /// A guest that dies takes one stack with it: the next goes on after it.
 fn measure_once(made: &Path, kernel: &'static str, stacks: &[Stack]) -> Vec<Measured> {
     let mut measured = Vec::new();
@@ -57,7 +65,8 @@ fn measure_once(made: &Path, kernel: &'static str, stacks: &[Stack]) -> Vec<Meas
         let folder = scratch();
         let guest = Guest::prepare(made, kernel, folder.path(), &stacks[measured.len()..]);
         let before = measured.len();
-        let ended = Machine::start(&guest).and_then(|machine| machine.take_stacks(&guest, &mut measured));
+        let ended =
+            Machine::start(&guest).and_then(|machine| machine.take_stacks(&guest, &mut measured, tell));
         if let Err(why) = ended {
             measured.push(Measured::failed(&stacks[measured.len()].name, kernel, why));
         } else {
@@ -102,6 +111,18 @@ fn stacks_are_as_the_page_says() {
             written == page,
             "docs/stacks.md is not what was measured; STACKS=write scripts/test-tier stock"
         );
+    }
+}
+
+/// Takes a guest's stacks; what fails is told, and missing afterwards.
+fn measure_guest(guest: &Guest) {
+    let mut measured = Vec::new();
+    let tell = |stack: &Stack, measured: &Measured| {
+        eprintln!("{}: {}", stack.name, measured.failure.as_deref().unwrap_or("done"));
+    };
+    let ended = Machine::start(guest).and_then(|machine| machine.take_stacks(guest, &mut measured, tell));
+    if let Err(why) = ended {
+        eprintln!("{why}");
     }
 }
 
@@ -198,8 +219,10 @@ fn guests_that_hang_or_end_say_why() {
         let folder = scratch();
         let guest = Guest::prepare(&made, "6.12", folder.path(), &[]).with_init(init);
         let machine = Machine::start(&guest).unwrap();
-        let told =
-            machine.silent_for(Duration::from_secs(5)).take_stacks(&guest, &mut Vec::new()).unwrap_err();
+        let told = machine
+            .silent_for(Duration::from_secs(5))
+            .take_stacks(&guest, &mut Vec::new(), tell)
+            .unwrap_err();
         assert!(told.contains(why) && told.contains(console), "{told}");
     }
 }

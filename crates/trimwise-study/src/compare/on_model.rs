@@ -261,6 +261,7 @@ impl Plan {
             device: device.name.clone(),
             ssd: device.config.clone(),
             faults: device.faults,
+            thin: device.thin,
             policy,
             workload: self.workload.to_model()?,
             days: self.days.clone().map(|days| DaysSpec { days, trimmer, has_backlog: false }),

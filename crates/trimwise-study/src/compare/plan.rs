@@ -75,6 +75,18 @@ impl<P, L> Plan<P, L> {
             None => or(&request.devices, [defaults::DEVICE]),
         };
         let mut devices = named(&device_arguments, "devices", |name| input::device(name))?;
+        let unfit = match (kernel, &request.check, workload.kind.trace()) {
+            (Some(_), ..) => Some(words!["a real kernel (", set("target", target), ")"]),
+            (_, Some(check), _) => Some(words!["a real kernel (", set("check", check), ")"]),
+            (.., Some(_)) => Some(words!["a trace (", set("workload", &workload.argument), ")"]),
+            _ => None,
+        };
+        if let (Some((name, _)), Some(unfit)) =
+            (devices.iter().find(|(_, device)| device.thin.is_some()), unfit)
+        {
+            let why = words!["thin storage is modelled below the model's file system, not below ", unfit];
+            return Err(Mistake::of("devices", name).because(why).expected("the drive alone").fail());
+        }
         let stand_in = |found: &StandIn| found.stand_in(&mut devices[0], days.is_some(), kernel.is_some());
         let here = found.as_ref().map(stand_in).transpose()?;
         let workload = found.as_ref().map_or_else(|| workload.clone(), |found| workload.scaled(&found.scale));

@@ -19,6 +19,7 @@ mod discard;
 mod model;
 mod port;
 mod target;
+pub mod thin;
 mod write_throttle;
 
 pub use device::{
@@ -42,6 +43,7 @@ use crate::ssd::{Drive, Ssd};
 use crate::units::{Bytes, Lpn, SectorRange, SimDuration, SimTime, UNIT_BYTES, UnitRange};
 use admission::{Admission, Kind};
 use target::Target;
+use thin::{ThinConfig, ThinVolume};
 use write_throttle::WriteThrottle;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -254,6 +256,8 @@ struct Inner {
     content: Cell<Content>,
     tracer: RefCell<Option<Tracer>>,
     target: RefCell<Option<Rc<Target>>>,
+    /// The volume of thin storage between this queue and the drive, if there is one.
+    thin: RefCell<Option<ThinVolume>>,
 }
 
 /// A device with its request queue. Cheap to clone: all clones are the same queue.
@@ -276,6 +280,7 @@ impl BlockQueue {
             content: Cell::default(),
             tracer: RefCell::default(),
             target: RefCell::default(),
+            thin: RefCell::default(),
         }))
     }
 
@@ -286,6 +291,44 @@ impl BlockQueue {
     /// Sets the content that a file system writes from now on, for a drive that compresses.
     pub(crate) fn set_content(&self, content: Content) {
         self.0.content.set(content);
+    }
+
+    /// Puts a new volume of thin storage on the drive.
+    pub fn put_thin(&self, config: ThinConfig) {
+        let units = self.with_ssd(Ssd::capacity_units);
+        *self.0.thin.borrow_mut() = Some(ThinVolume::new(config, units));
+    }
+
+    pub(crate) fn put_thin_volume(&self, volume: Option<ThinVolume>) {
+        *self.0.thin.borrow_mut() = volume;
+    }
+
+    /// Looks at the volume of thin storage on the drive; `None` if there is none.
+    pub fn with_thin<T>(&self, look: impl FnOnce(&mut ThinVolume, SimTime) -> T) -> Option<T> {
+        self.0.thin.borrow_mut().as_mut().map(|volume| look(volume, self.0.sim.now()))
+    }
+
+    fn thin_config(&self) -> Option<ThinConfig> {
+        self.0.thin.borrow().as_ref().map(|volume| *volume.config())
+    }
+
+    /// The granularity of discards that the file system sees (`discard_granularity`).
+    pub(crate) fn discard_granularity_units(&self) -> u64 {
+        let of_drive = || self.with_ssd(|ssd| u64::from(ssd.config().trim.granularity_units));
+        self.thin_config().map_or_else(of_drive, |thin| thin.granularity_units())
+    }
+
+    /// The transfer size that the device recommends (`optimal_io_size`), in units; 0: none.
+    pub(crate) fn optimal_units(&self) -> u64 {
+        self.thin_config().map_or(0, |thin| thin.optimal_units())
+    }
+
+    /// Tells the drive of free space at no cost, past its commands.
+    pub(crate) fn reveal(&self, range: UnitRange) {
+        let back = self.with_thin(|volume, now| volume.reveal(now, range));
+        self.with_ssd_mut(|ssd| {
+            back.unwrap_or(vec![range]).into_iter().for_each(|part| ssd.inform_free(part))
+        });
     }
 
     pub(crate) fn admission(&self) -> Admission {
@@ -337,6 +380,13 @@ impl BlockQueue {
         self.foreground(self.split(range).map(|piece| Command::Write(piece, self.0.content.get()))).await;
     }
 
+    /// Writes zeros as the kernel does for a caller that gives it none (`BLKZEROOUT`). Waits as [`BlockQueue::write`].
+    pub(crate) async fn write_zeros(&self, range: UnitRange) {
+        if !self.thin_config().is_some_and(|thin| thin.zeros_take_nothing()) {
+            self.write(range).await;
+        }
+    }
+
     /// Writes `range` as a journal does: block by block. The blocks then merge.
     pub(crate) async fn write_by_block(&self, range: UnitRange) {
         let commands = self.split(range).map(|piece| Command::Write(piece, self.0.content.get()));
@@ -373,13 +423,20 @@ impl BlockQueue {
     }
 
     pub(super) fn trim_commands(&self, ranges: &[UnitRange]) -> Vec<Command> {
-        let commands = discard::commands(&self.0.drive.borrow().ssd().config().trim, ranges);
+        let commands = match self.thin_config() {
+            None => discard::commands(&self.0.drive.borrow().ssd().config().trim, ranges),
+            // Nothing joins the bios of a volume.
+            Some(thin) => ranges.iter().flat_map(|&range| thin.bios(range)).map(|bio| vec![bio]).collect(),
+        };
         commands.into_iter().map(Command::Trim).collect()
     }
 
     /// Discards `ranges` in as few commands as the device's limits allow, for a policy that fills its commands. Linux
     /// does so only on NVMe. Returns how long the device took, without the time in the queue.
     pub(crate) async fn trim_as_one(&self, ranges: &[UnitRange]) -> SimDuration {
+        if self.thin_config().is_some() {
+            return self.foreground(self.trim_commands(ranges)).await;
+        }
         let commands = discard::filled_commands(&self.0.drive.borrow().ssd().config().trim, ranges);
         self.foreground(commands.into_iter().map(Command::Trim)).await
     }
@@ -582,7 +639,26 @@ impl BlockQueue {
     }
 
     fn enter(&self, request: Request) {
+        match request {
+            Request { command: Command::Trim(ranges), on_done, .. } if self.thin_config().is_some() => {
+                self.discard_in_thin(&ranges, on_done);
+            }
+            request => self.enter_drive(request),
+        }
+    }
+
+    fn enter_drive(&self, request: Request) {
         self.0.state.borrow_mut().submit(request);
+    }
+
+    /// Takes a discard out of the volume of thin storage, and passes on to the drive what came back.
+    fn discard_in_thin(&self, bios: &[UnitRange], on_done: Vec<OnDone>) {
+        let discard =
+            |volume: &mut ThinVolume, now| bios.iter().flat_map(|&bio| volume.discard(now, bio)).collect();
+        let back: Vec<UnitRange> = self.with_thin(discard).unwrap_or_default();
+        let commands = discard::commands(&self.0.drive.borrow().ssd().config().trim, &back);
+        let end = move |took| on_done.into_iter().for_each(|on_done| on_done(took));
+        self.submit_by(commands.into_iter().map(Command::Trim), end, Self::enter_drive);
     }
 
     /// Hands requests to the device until the device or the rules allow no more.
@@ -590,6 +666,13 @@ impl BlockQueue {
         while let Some(request) = self.next_request() {
             self.note(Stage::Dispatched, &request.command);
             let now = self.0.sim.now();
+            if let Some(volume) = &mut *self.0.thin.borrow_mut() {
+                match &request.command {
+                    Command::Write(range, _) => volume.write(now, *range),
+                    Command::WritePart(part, _) => volume.write(now, part.units()),
+                    Command::Read(_) | Command::ReadPart(_) | Command::Trim(_) | Command::Flush => {}
+                }
+            }
             let mut drive = self.0.drive.borrow_mut();
             let end = match &request.command {
                 Command::Read(range) => drive.read(now, *range),

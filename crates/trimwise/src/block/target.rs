@@ -213,7 +213,7 @@ impl PolicyHost for Host {
     }
 
     fn reveal(&self, range: UnitRange) {
-        self.queue.with_ssd_mut(|ssd| ssd.inform_free(range));
+        self.queue.reveal(range);
     }
 
     fn timer_changed(&self) {

@@ -13,6 +13,7 @@ use super::gauge::Gauge;
 use super::result::{Cell, CellId, DriveFacts, Target, WorkloadFigures};
 use super::watch::Watch;
 use crate::block::BlockQueue;
+use crate::block::thin::ThinConfig;
 use crate::content::Content;
 use crate::engine::{Event, Sim, Stalled, Standstill};
 use crate::files::{FileError, Files as _};
@@ -77,6 +78,8 @@ pub struct CellSpec {
     pub device: String,
     pub ssd: SsdConfig,
     pub faults: Faults,
+    /// Thin storage between the file system and the drive.
+    pub thin: Option<ThinConfig>,
     pub policy: Policy,
     pub workload: Workload,
     pub host: HostConfig,
@@ -103,6 +106,7 @@ impl CellSpec {
             device: drive.name,
             ssd: drive.config,
             faults: drive.faults,
+            thin: drive.thin,
             policy: policy.into(),
             workload: workload.into(),
             days: None,
@@ -113,6 +117,13 @@ impl CellSpec {
             rep: 0,
             seed: 1,
         }
+    }
+
+    /// The device, behind a queue of its own.
+    fn queue(&self, sim: &Sim) -> Result<BlockQueue, ConfigError> {
+        let queue = BlockQueue::new(sim, Drive::new(&self.ssd, self.faults, self.seed)?, self.host.queue);
+        self.thin.into_iter().for_each(|thin| queue.put_thin(thin));
+        Ok(queue)
     }
 
     /// The seed of this repetition, for ageing and for the choice of the file to remove.
@@ -213,7 +224,7 @@ pub fn run_cell_until(
 ) -> Result<Cell, CellError> {
     let sim = Sim::new();
     sim.stop_at(stop);
-    let queue = BlockQueue::new(&sim, Drive::new(&spec.ssd, spec.faults, spec.seed)?, spec.host.queue);
+    let queue = spec.queue(&sim)?;
     let task_spec = spec.clone();
     sim.run(async move { run_on(&queue, &task_spec, &mut *progress).await })
         .map_err(|stalled| spec.stalled(stalled))?
@@ -223,7 +234,7 @@ pub fn run_cell_until(
 /// real drive would. Calls `after_each` after each of them.
 pub fn run_in_turn(spec: &CellSpec, reps: u32, after_each: &dyn Fn()) -> Result<Vec<Cell>, CellError> {
     let sim = Sim::new();
-    let queue = BlockQueue::new(&sim, Drive::new(&spec.ssd, spec.faults, spec.seed)?, spec.host.queue);
+    let queue = spec.queue(&sim)?;
     let mut runs = Vec::new();
     for rep in 0..reps {
         let (queue, task_spec) = (queue.clone(), CellSpec { rep, ..spec.clone() });
@@ -428,6 +439,7 @@ mod tests {
             device: "small".to_owned(),
             ssd,
             faults: Faults::default(),
+            thin: None,
             policy: "lazy".parse::<PolicySpec>().unwrap().into(),
             workload: PostmarkConfig { number: 10, transactions: 0, ..PostmarkConfig::default() }.into(),
             days: None,

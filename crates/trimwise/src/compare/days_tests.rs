@@ -31,6 +31,7 @@ fn spec(policy: &str, workload: impl Into<Workload>, days: Option<u32>) -> CellS
         device: "small".to_owned(),
         ssd,
         faults: Faults::default(),
+        thin: None,
         policy: trimmer.policy(),
         workload: workload.into(),
         days: days.map(|n| DaysSpec {

@@ -10,10 +10,11 @@ use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::days::DaysFigures;
-use super::result::{Cell, DeviceFigures};
+use super::result::{Cell, DeviceFigures, ThinFigures};
 use super::summary::PolicySummary;
 use crate::numbers::{MINUS, NONE, nanoseconds, percent, significant, thousands, time, units_as_bytes};
 use crate::policy::Ledger;
+use crate::units::UNIT_BYTES;
 
 /// A figure of a policy on a device.
 #[derive(Debug)]
@@ -100,6 +101,8 @@ pub enum View {
     Ledger,
     /// The table of a run over days.
     Days,
+    /// The table of thin storage.
+    Thin,
     /// The report of two runs: the figure of each.
     Pair,
     /// The report of two runs: how much larger the second run's figure is.
@@ -127,6 +130,7 @@ impl View {
         match self {
             Self::Ledger | Self::SummaryLedger => p.runs.iter().all(|run| run.ledger.is_some()),
             Self::Days => p.runs.iter().all(|run| run.days.is_some()),
+            Self::Thin => p.runs.iter().all(|run| thin(run, |_| 0.0).is_some()),
             _ => true,
         }
     }
@@ -199,6 +203,12 @@ impl Figure {
 
 fn device(cell: &Cell, figure: fn(&DeviceFigures) -> Option<f64>) -> Option<f64> {
     figure(cell.device_stats.as_ref()?)
+}
+
+/// Returns a figure of thin storage, in units.
+fn thin(cell: &Cell, bytes: fn(&ThinFigures) -> f64) -> Option<f64> {
+    let figures = cell.device_stats.as_ref()?.thin.as_ref()?;
+    Some(bytes(figures) / UNIT_BYTES as f64)
 }
 
 fn ledger(cell: &Cell, figure: fn(&Ledger) -> u64) -> Option<f64> {
@@ -297,6 +307,45 @@ pub static FIGURES: &[&Figure] = &[
         Median(|c| device(c, |d| d.stale_units_end.map(|units| units as f64))),
         &[(View::TableElse, "stale end"), (View::Days, "at the end"), (View::Summary, "")],
         "Stale units at the end of the workload.",
+    )
+    .less_is_better(),
+    &Figure::new(
+        "thin_used_units_end",
+        Units,
+        Median(|c| thin(c, |thin| thin.used_bytes_end as f64)),
+        &[(View::Thin, "used")],
+        "What the file system uses at the end.",
+    ),
+    &Figure::new(
+        "thin_held_units_end",
+        Units,
+        Median(|c| thin(c, |thin| thin.held_bytes_end as f64)),
+        &[(View::Thin, "held")],
+        "What thin storage holds at the end.",
+    )
+    .less_is_better(),
+    &Figure::new(
+        "thin_excess_units_mean",
+        Units,
+        Median(|c| thin(c, |thin| thin.excess_bytes_mean)),
+        &[(View::Thin, "beyond: mean")],
+        "Time-weighted mean of what thin storage holds beyond what is used.",
+    )
+    .less_is_better(),
+    &Figure::new(
+        "thin_excess_units_max",
+        Units,
+        Median(|c| thin(c, |thin| thin.excess_bytes_max as f64)),
+        &[(View::Thin, "max")],
+        "Maximum of what thin storage holds beyond what is used.",
+    )
+    .less_is_better(),
+    &Figure::new(
+        "thin_excess_units_end",
+        Units,
+        Median(|c| thin(c, |thin| thin.excess_bytes_end as f64)),
+        &[(View::Thin, "at the end")],
+        "What thin storage holds beyond what is used at the end.",
     )
     .less_is_better(),
     &Figure::new(
@@ -526,6 +575,17 @@ mod tests {
         device.stale_units_mean = Some(4.5);
         (device.stale_units_max, device.stale_units_end, device.gc_units_copied) = (Some(5), Some(6), 7);
         let causes = ["read_gc", "program_gc", "read_host", "program_host", "erase", "trim"];
+        let bytes = |units: u64| units * UNIT_BYTES;
+        device.thin = Some(ThinFigures {
+            chunk_bytes: 40,
+            used_bytes_end: bytes(41),
+            held_bytes_mean: 46.0,
+            held_bytes_max: 47,
+            held_bytes_end: bytes(42),
+            excess_bytes_mean: 43.5 * UNIT_BYTES as f64,
+            excess_bytes_max: bytes(44),
+            excess_bytes_end: bytes(45),
+        });
         device.busy_ns = causes.into_iter().zip(10..).map(|(cause, ns)| (cause.into(), 1 << ns)).collect();
         let units = Ledger { freed: 21, issued: 22, reused: 23, dropped: 24, pending: 25, in_tokens: 26 };
         let ledger = CellLedger { units, trim_busy_ns: 27, trim_busy_percent: 28.0, ..CellLedger::default() };
@@ -559,6 +619,7 @@ mod tests {
                 "freed: 21, trimmed: 22, reused: 23, dropped: 24, pending: 51, TRIM time: 28, GC saved: 93, \
                  time saved: 2",
             ),
+            (View::Thin, "used: 41, held: 42, beyond: mean: 43.5, max: 44, at the end: 45"),
             (View::Days, "stale mean: 4.5, max: 5, at the end: 6, sweeps: 72, longest: 36, sent: 39"),
             (View::Pair, "WA: 1.5"),
             (View::PairChange, "erases: 2, GC time: 3072"),

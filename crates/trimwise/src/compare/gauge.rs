@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use super::held::HeldGauge;
 use super::ledger::CellLedger;
 use super::result::{BlockMap, BlockShares, DeviceFigures, TimelineSample};
 use crate::fs::Ext4;
@@ -20,6 +21,7 @@ pub struct Gauge {
     sampler: Rc<RefCell<Sampler>>,
     ledger: Ledger,
     blocks: BlockShares,
+    held: Option<HeldGauge>,
 }
 
 impl Gauge {
@@ -49,7 +51,7 @@ impl Gauge {
                 sim.sleep(step).await;
             }
         });
-        Self { sampler, ledger: fs.ledger(), blocks: block_shares(fs) }
+        Self { sampler, ledger: fs.ledger(), blocks: block_shares(fs), held: HeldGauge::start(fs) }
     }
 
     pub fn has_freed(&self, fs: &Ext4) -> bool {
@@ -73,7 +75,8 @@ impl Gauge {
             after: block_shares(&fs),
         });
         let figures = device_figures(&stats, wear, stale, std::mem::take(&mut sampler.samples));
-        let figures = DeviceFigures { blocks, ..figures };
+        let thin = self.held.as_ref().and_then(HeldGauge::finish);
+        let figures = DeviceFigures { blocks, thin, ..figures };
         let units = fs.ledger().since(&self.ledger);
         (figures, CellLedger::new(units, stats.busy_ns.trim, now.since(sampler.begin)))
     }
@@ -148,6 +151,7 @@ pub fn device_figures(
         ]),
         timeline,
         blocks: None,
+        thin: None,
     }
 }
 

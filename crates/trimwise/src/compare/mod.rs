@@ -6,6 +6,7 @@ pub mod days;
 pub mod figure;
 mod figures;
 pub mod gauge;
+mod held;
 pub mod judge;
 pub mod ledger;
 pub mod means;

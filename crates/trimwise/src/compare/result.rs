@@ -345,6 +345,24 @@ pub struct DeviceFigures {
     /// Contents of the drive's blocks before and after; `None` for a drive without a page map, and on a real kernel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocks: Option<BlockMap>,
+    /// What thin storage holds; `None` without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thin: Option<ThinFigures>,
+}
+
+/// Space that a volume of thin storage holds, next to what the file system uses: files, directories and metadata.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ThinFigures {
+    pub chunk_bytes: u64,
+    pub used_bytes_end: u64,
+    /// Over time.
+    pub held_bytes_mean: f64,
+    pub held_bytes_max: u64,
+    pub held_bytes_end: u64,
+    /// Held beyond what is used; 0 while less is held, as where zeros take no space.
+    pub excess_bytes_mean: f64,
+    pub excess_bytes_max: u64,
+    pub excess_bytes_end: u64,
 }
 
 /// Contents of a drive's blocks when the workload began and when it had ended.

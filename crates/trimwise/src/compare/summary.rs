@@ -129,7 +129,8 @@ impl<'a> PolicySummary<'a> {
         let interval = policy.known().and_then(Trimmer::sweeps).map(|batch| batch.every.as_nanos());
         let sweeps = interval.is_some() || policy.known().is_some_and(Trimmer::is_hosted);
         let is_untrimmed =
-            |c: &&Cell| c.device_stats.as_ref().is_some_and(|device| device.trim_commands == 0);
+            // A sweep of thin storage that gives nothing back reaches no drive.
+            |c: &&Cell| c.device_stats.as_ref().is_some_and(|d| d.trim_commands == 0 && d.thin.is_none());
         // A run of some days has a weekly sweep, of less than a week's work.
         let is_short = |c: &&Cell| {
             c.days.as_ref().zip(interval).is_some_and(|(days, interval)| days.elapsed_ns < interval)

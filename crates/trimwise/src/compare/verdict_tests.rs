@@ -60,6 +60,7 @@ pub(in crate::compare) fn cell(device: &str, policy: &str, rep: u32, seconds: f6
             busy_ns: BTreeMap::new(),
             timeline: Vec::new(),
             blocks: None,
+            thin: None,
         }),
         latency: BTreeMap::new(),
         latency_quantiles_ns: BTreeMap::new(),

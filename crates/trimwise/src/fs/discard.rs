@@ -84,7 +84,7 @@ impl PolicyHost for Ext4 {
     }
 
     fn reveal(&self, range: UnitRange) {
-        self.0.queue.with_ssd_mut(|ssd| ssd.inform_free(range));
+        self.0.queue.reveal(range);
         self.witnessed(|witness| witness.revealed(range));
     }
 

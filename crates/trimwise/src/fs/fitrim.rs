@@ -20,8 +20,7 @@ impl Ext4 {
         let total = inner.state.borrow().disk.layout.total_units();
         let end = range.end().0.min(total);
         // `FITRIM` raises `minlen` to the device's granularity.
-        let granularity = inner.queue.with_ssd(|ssd| u64::from(ssd.config().trim.granularity_units));
-        let min_units = min_units.max(granularity).max(1);
+        let min_units = min_units.max(inner.queue.discard_granularity_units()).max(1);
         let mut submitted = 0;
         let mut at = range.start.0;
         while at < end {

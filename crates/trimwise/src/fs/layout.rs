@@ -227,6 +227,21 @@ impl Layout {
         all.map(range).filter(|range| range.units > 0 && range.end().0 <= self.total_units)
     }
 
+    /// Returns what mke2fs writes of superblocks and descriptors besides [`Layout::initial_blocks`]: the room to grow in the
+    /// first group, and the copies.
+    pub(crate) fn written_heads(&self) -> impl Iterator<Item = UnitRange> + '_ {
+        let written = 1 + self.groups().div_ceil(self.tool.descriptors_per_block());
+        let copy = move |range: UnitRange| UnitRange { units: range.units.min(written), ..range };
+        std::iter::once(UnitRange::new(Lpn(0), self.head_units())).chain(self.backups().map(copy))
+    }
+
+    /// Returns the number of blocks that the copies keep for more descriptors, and nobody writes.
+    pub(crate) fn unwritten_units(&self) -> u64 {
+        let units =
+            |ranges: &mut dyn Iterator<Item = UnitRange>| ranges.map(|range| range.units).sum::<u64>();
+        units(&mut self.backups()) - units(&mut self.written_heads().skip(1))
+    }
+
     /// Returns the number of blocks of the superblock, the descriptors, and the room for these to grow.
     fn head_units(&self) -> u64 {
         let groups = self.groups();

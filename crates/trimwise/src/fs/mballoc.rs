@@ -16,7 +16,10 @@
 //! Buddies are not stored. Linux always merges them as far as possible, so the buddy of a block follows from the free
 //! extent around it.
 //!
-//! Not modelled: bigalloc, stripes, rotating disks, contention (one processor, so one locality group), and groups whose
+//! On a device with an optimal transfer size, such as a pool of chunks, mke2fs notes a *stripe*. A request for a multiple
+//! of it takes the first free stripe that is aligned, however short the free space behind that is.
+//!
+//! Not modelled: bigalloc, rotating disks, contention (one processor, so one locality group), and groups whose
 //! bitmap has not been read (`prefetch_block_bitmaps` reads all of them after the mount).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -63,6 +66,8 @@ pub(super) struct Mballoc {
     chunks: [Vec<UnitRange>; CHUNK_LISTS],
     preallocated_units: u64,
     newly_preallocated: Vec<UnitRange>,
+    /// Blocks of a stripe (`s_stripe`); 0: none.
+    stripe_units: u64,
     /// Group of the last window (`s_mb_last_group`).
     last_window: u64,
     /// Groups by the order of the average length of their free extents (`s_mb_avg_fragment_size`).
@@ -170,6 +175,13 @@ impl Search {
             return self.take_buddy(allocator, group);
         }
         let passes_over_short = matches!(criterion, Criterion::Average | Criterion::AverageOfLess);
+        let stripe = allocator.mballoc().stripe_units;
+        if passes_over_short && stripe > 0 && self.goal_units.is_multiple_of(stripe) {
+            self.take_stripe(allocator, group, stripe);
+            if self.status != Status::Continue {
+                return;
+            }
+        }
         for extent in allocator.free_in_group(group) {
             let mut at = extent.start.0;
             while at < extent.end().0 && !(passes_over_short && extent.end().0 - at < self.goal_units) {
@@ -182,6 +194,26 @@ impl Search {
             }
         }
         self.check(true);
+    }
+
+    /// Takes what is free from the first aligned stripe on that is free, to the end of its buddies
+    /// (`ext4_mb_scan_aligned`).
+    fn take_stripe(&mut self, allocator: &Allocator, group: u64, stripe: u64) {
+        let first = (group * GROUP_UNITS).next_multiple_of(stripe);
+        for extent in allocator.free_in_group(group) {
+            let at = first + extent.start.0.saturating_sub(first).next_multiple_of(stripe);
+            if at + stripe > extent.end().0 {
+                continue;
+            }
+            // Buddies follow each other from the beginning of the extent.
+            let mut end = extent.start.0;
+            while end < at + stripe {
+                end = buddy_end(end, extent.end().0);
+            }
+            self.best = Some(UnitRange::new(Lpn(at), end - at));
+            self.status = Status::Found;
+            return;
+        }
     }
 
     /// Takes the first of the smallest sufficient buddies (`ext4_mb_simple_scan_group`).
@@ -284,6 +316,10 @@ impl Search {
                 _ => {
                     let most = self.window_units.max(1).ilog2();
                     let mut least = most.saturating_sub(TRIM_ORDERS);
+                    let stripe = lists.stripe_units;
+                    if 1 << least < stripe {
+                        least = stripe.ilog2();
+                    }
                     if 1 << least < self.least_units {
                         least = self.least_units.ilog2() + 1;
                     }
@@ -291,7 +327,7 @@ impl Search {
                         if self.status != Status::Continue {
                             return;
                         }
-                        self.goal_units = 1 << order;
+                        self.goal_units = (1u64 << order).next_multiple_of(stripe.max(1));
                         let list = &lists.by_average[average_order(self.goal_units)];
                         self.through_list(allocator, criterion, list, &range);
                     }
@@ -322,6 +358,11 @@ impl Search {
 impl Mballoc {
     pub(super) fn preallocated_units(&self) -> u64 {
         self.preallocated_units
+    }
+
+    /// Sets the stripe that mke2fs found. One block, or more than a group, is none (`ext4_get_stripe_size`).
+    pub(super) fn set_stripe(&mut self, units: u64) {
+        self.stripe_units = if (2..=GROUP_UNITS).contains(&units) { units } else { 0 };
     }
 
     pub(super) fn changed(&mut self, group: u64) {
@@ -431,7 +472,8 @@ impl Allocator {
             status: Status::Continue,
         };
         let best = search.run(self)?;
-        Some(self.take_free(best.start.0, best.units.min(search.goal_units)))
+        // A shortened goal may be rounded up to a stripe, beyond what was asked for.
+        Some(self.take_free(best.start.0, best.units.min(search.goal_units).min(goal_units)))
     }
 
     /// Takes blocks from the file's window for these pages (`ext4_mb_use_inode_pa`).
@@ -486,7 +528,9 @@ impl Allocator {
         let behind = file.left.filter(|&(page, _)| page == start).map(|(_, block)| block);
         let before =
             file.right.filter(|&(page, _)| page == end).and_then(|(_, block)| block.checked_sub(units));
-        let beside = behind.or(before).filter(|&block| self.free_at(block) >= units);
+        let stripe = self.mballoc().stripe_units;
+        let is_aligned = |block: u64| units != stripe || block.is_multiple_of(stripe);
+        let beside = behind.or(before).filter(|&block| self.free_at(block) >= units && is_aligned(block));
         let want = want.min(end - file.page);
         let found = match beside {
             Some(block) => self.take_free(block, units),
@@ -529,7 +573,10 @@ impl Allocator {
         }
         let (chunk, is_new) = match nearest {
             Some((list, index, _)) => (self.mballoc_mut().chunks[list].remove(index), false),
-            None => (self.find_in_groups(group_of(goal.0), CHUNK_UNITS, want, true)?, true),
+            None => {
+                let units = CHUNK_UNITS.next_multiple_of(self.mballoc().stripe_units.max(1));
+                (self.find_in_groups(group_of(goal.0), units, want, true)?, true)
+            }
         };
         let used = UnitRange::new(chunk.start, want.min(chunk.units));
         let rest = UnitRange::new(used.end(), chunk.units - used.units);
@@ -637,6 +684,43 @@ mod tests {
 
     fn file(allocator: &mut Allocator, goal: u64, shape: FileShape, want: u64) -> UnitRange {
         allocator.allocate_for_file(Lpn(goal), want, shape).0.expect("there is room")
+    }
+
+    /// Free are 5 to 35 and all from 100 on.
+    #[test]
+    fn a_multiple_of_the_stripe_takes_the_first_free_stripe_however_short() {
+        let range = |from, to| UnitRange::between(Lpn(from), Lpn(to));
+        let placed = |stripe, want| {
+            let mut allocator = empty();
+            allocator.take_exact(range(0, 5));
+            allocator.take_exact(range(35, 100));
+            allocator.mballoc_mut().set_stripe(stripe);
+            file(&mut allocator, 0, closed(1, want), want)
+        };
+        assert_eq!(placed(0, 48), range(100, 148));
+        assert_eq!(placed(16, 48), range(16, 32), "the buddy that begins there");
+        assert_eq!(placed(16, 47), range(100, 147), "no multiple");
+        assert_eq!(placed(48, 48), range(144, 192));
+        assert_eq!(placed(1, 48), range(100, 148), "a stripe of one block is none");
+        assert_eq!(placed(GROUP_UNITS + 1, 48), range(100, 148), "nor is one beyond a group");
+    }
+
+    #[test]
+    fn chunks_are_whole_stripes_and_a_window_of_a_stripe_continues_a_file_only_where_one_begins() {
+        let mut allocator = empty();
+        allocator.mballoc_mut().set_stripe(4_096);
+        file(&mut allocator, 0, closed(1, 4), 4);
+        assert_eq!(allocator.mballoc().preallocated_units(), 4_096 - 4);
+        // The first group of all gives no whole buddies.
+        for (stripe, starts) in [(0, 1_000), (512, GROUP_UNITS)] {
+            let mut allocator = empty();
+            allocator.mballoc_mut().set_stripe(stripe);
+            allocator.take_exact(UnitRange::new(Lpn(0), 1_000));
+            let left = Some((512, 1_000));
+            let shape =
+                FileShape { inode: 1, page: 512, size_pages: 1_024, is_open: true, left, right: None };
+            assert_eq!(file(&mut allocator, 0, shape, 10).start, Lpn(starts), "{stripe}");
+        }
     }
 
     #[test]

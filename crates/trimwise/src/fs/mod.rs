@@ -57,6 +57,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use crate::block::thin::ThinVolume;
 use crate::block::{BlockQueue, QueueConfig};
 use crate::engine::{Event, Sim};
 use crate::policy::{Governor, HostedPolicy, Ledger, Policy};
@@ -208,6 +209,7 @@ pub struct Volume {
 #[derive(Clone)]
 pub struct VolumeImage {
     drive: Drive,
+    thin: Option<ThinVolume>,
     disk: Disk,
     at: SimTime,
 }
@@ -217,7 +219,9 @@ impl VolumeImage {
     /// snapshot's time.
     pub async fn restore(&self, sim: &Sim, config: QueueConfig) -> Volume {
         sim.sleep_until(self.at).await;
-        Volume { queue: BlockQueue::new(sim, self.drive.clone(), config), disk: self.disk.clone() }
+        let queue = BlockQueue::new(sim, self.drive.clone(), config);
+        queue.put_thin_volume(self.thin.clone());
+        Volume { queue, disk: self.disk.clone() }
     }
 
     pub fn ssd(&self) -> &Ssd {
@@ -233,7 +237,8 @@ impl Volume {
     pub async fn format(queue: &BlockQueue, options: FormatOptions) -> Result<Self, FormatError> {
         let total_units = queue.with_ssd(|ssd| ssd.capacity_units());
         let layout = Layout::plan(total_units, options)?;
-        let allocator = layout.allocator();
+        let mut allocator = layout.allocator();
+        allocator.mballoc_mut().set_stripe(queue.optimal_units());
         if options.discard {
             queue.trim(&[UnitRange::new(Lpn(0), total_units)]).await;
         }
@@ -243,10 +248,12 @@ impl Volume {
         }
         if options.tool == Mke2fs::Today {
             for range in layout.inode_tables() {
-                queue.write(range).await;
+                queue.write_zeros(range).await;
             }
         }
-        queue.write(layout.journal).await; // mke2fs zeroes the journal
+        queue.write_zeros(layout.journal).await; // mke2fs zeroes the journal
+        // A drive does not notice the copies of the superblock, a pool takes a chunk for each.
+        queue.with_thin(|volume, now| layout.written_heads().for_each(|range| volume.write(now, range)));
         queue.flush().await;
         let fixed_units = layout.total_units() - allocator.free_units();
         let mut stale = StaleTracker::new(total_units);
@@ -272,7 +279,12 @@ impl Volume {
     }
 
     pub fn image(&self) -> VolumeImage {
-        VolumeImage { drive: self.queue.drive().clone(), disk: self.disk.clone(), at: self.queue.sim().now() }
+        VolumeImage {
+            drive: self.queue.drive().clone(),
+            thin: self.queue.with_thin(|volume, _| volume.clone()),
+            disk: self.disk.clone(),
+            at: self.queue.sim().now(),
+        }
     }
 
     pub fn queue(&self) -> &BlockQueue {
@@ -523,6 +535,11 @@ impl Ext4 {
         let state = self.0.state.borrow();
         let total = state.disk.layout.total_units();
         (total - state.disk.allocator.free_units() - state.withheld_units, total)
+    }
+
+    /// Returns the blocks in use, without those that only a larger file system would need.
+    pub(crate) fn written_units(&self) -> u64 {
+        self.utilization().0 - self.0.state.borrow().disk.layout.unwritten_units()
     }
 
     fn allocatable_units(&self, state: &State) -> u64 {

@@ -152,6 +152,7 @@ fn the_same_seed_gives_the_same_run() {
         device: "sata-small".to_owned(),
         ssd: Profile::embedded("sata-small").unwrap().config,
         faults: Faults::default(),
+        thin: None,
         policy: PolicySpec::COMMIT.into(),
         workload: PostmarkConfig {
             number: 2_000,

@@ -17,3 +17,4 @@ mod policy_host;
 mod ssd_classes;
 mod ssd_options;
 mod ssd_profile;
+mod thin;

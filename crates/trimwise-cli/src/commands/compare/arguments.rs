@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use trimwise::block::thin::ThinConfig;
 use trimwise::compare::result::Measure;
 use trimwise::policy::{PolicyId, terms};
 use trimwise::units::Utilization;
@@ -35,6 +36,12 @@ pub struct CompareArguments {
     /// firmwares; one or more [default: sata-small]
     #[arg(long = "device", short = 'd', value_name = "NAME|FILE", num_args = 1.., value_parser = word)]
     pub devices: Vec<String>,
+
+    /// Thin storage between the file system and the drive, in chunks of this size, and what it holds: LVM's by its rules
+    /// (64KiB to 1GiB), or KIND:CHUNK, where KIND is thin, qcow2, image (a file with holes) or zeros (an array that looks
+    /// for them); one or more. The same as --device NAME+KIND:CHUNK
+    #[arg(long, value_name = "[KIND:]CHUNK", num_args = 1.., value_delimiter = ',', conflicts_with = "here")]
+    pub thin: Vec<ThinConfig>,
 
     /// Take drive, kernel, memory and fullness from the file system that contains PATH; a built-in profile stands in for
     /// the drive. An explicit --device, --utilization, --linux or --memory overrides what was found
@@ -117,7 +124,7 @@ pub struct CompareArguments {
     pub details: bool,
 
     #[command(flatten)]
-    pub gate: GateArguments,
+    pub gate: Box<GateArguments>,
 
     #[command(flatten)]
     pub limits: GuestLimits,

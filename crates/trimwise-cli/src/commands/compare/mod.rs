@@ -10,6 +10,7 @@ pub mod tests;
 use trimwise::failure::Failure;
 use trimwise_study::caller::Caller;
 use trimwise_study::compare::{self, CompareRequest, Comparison};
+use trimwise_study::defaults;
 use trimwise_study::gate::{CompareGate, Gated};
 use trimwise_study::given::Given;
 
@@ -21,16 +22,28 @@ use crate::output::{self, Destinations};
 pub fn run(arguments: &CompareArguments, caller: &dyn Caller) -> Result<String, Failure> {
     let request = arguments.request();
     let destinations = Destinations::check(&arguments.output)?;
-    let GateArguments { fail_if, baseline } = &arguments.gate;
+    let GateArguments { fail_if, baseline } = &*arguments.gate;
     let gate = CompareGate::open(fail_if, baseline.as_deref(), &request)?;
     deliver(arguments, &destinations, &gate, compare::run(&request, caller, &Beside)?)
 }
 
 impl CompareArguments {
+    /// The devices, each once with each thin storage.
+    fn devices(&self) -> Vec<String> {
+        if self.thin.is_empty() {
+            return self.devices.clone();
+        }
+        let devices = compare::or(&self.devices, [defaults::DEVICE]);
+        devices
+            .iter()
+            .flat_map(|device| self.thin.iter().map(move |thin| format!("{device}+{thin}")))
+            .collect()
+    }
+
     pub fn request(&self) -> CompareRequest {
         CompareRequest {
             workload: self.workload.clone().unwrap_or_default(),
-            devices: self.devices.clone(),
+            devices: self.devices(),
             here: self.here.clone(),
             full_size: self.full_size,
             policies: self.policies.clone(),

@@ -40,6 +40,7 @@ struct Page {
     measure: String,
     ledger_header: Vec<&'static str>,
     days_header: Vec<&'static str>,
+    thin_header: Vec<&'static str>,
 }
 
 #[derive(Serialize)]
@@ -54,6 +55,7 @@ struct Device {
     chosen: Option<String>,
     ledger: Vec<Vec<String>>,
     days: Vec<Vec<String>>,
+    thin: Vec<Vec<String>>,
     figures: Vec<Figure>,
     latency: Vec<[String; 7]>,
 }
@@ -83,6 +85,7 @@ pub fn html(comparison: &Comparison) -> Result<String, Failure> {
             },
             ledger: figures::rows(View::Ledger, device).1,
             days: figures::rows(View::Days, device).1,
+            thin: figures::rows(View::Thin, device).1,
             figures: charts::of(&[("", device)], summary.measure, &mut styles)
                 .iter()
                 .map(Figure::of)
@@ -123,6 +126,7 @@ pub fn html(comparison: &Comparison) -> Result<String, Failure> {
         measure: summary.measure.to_string(),
         ledger_header: figures::headings(View::Ledger),
         days_header: figures::headings(View::Days),
+        thin_header: figures::headings(View::Thin),
     };
     rendered(include_str!("report.html"), &page)
 }

@@ -129,6 +129,7 @@ pub fn spec(column: Column, profile: &Profile, seed: u64) -> CellSpec {
         device: column.device.to_owned(),
         ssd: profile.config.clone(),
         faults: profile.faults,
+        thin: None,
         policy: if column.discard { PolicySpec::COMMIT } else { PolicySpec::OFF }.into(),
         workload: workload(column.buffering).into(),
         days: None,

@@ -116,6 +116,7 @@ pub fn cell(device: &str, policy: &str, rep: u32, seconds: f64) -> Cell {
                 before: shares(0),
                 after: shares(stale as u16 % 1000 / 2),
             }),
+            thin: None,
         }),
         latency,
         latency_quantiles_ns,

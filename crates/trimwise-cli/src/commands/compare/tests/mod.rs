@@ -101,9 +101,54 @@ fn json_of(comparison: &Comparison) -> Value {
     serde_json::to_value(comparison).unwrap()
 }
 
+/// Each device once on each thin storage, with a table of what is held, in the JSON in bytes.
+#[test]
+fn thin_storage_has_a_table_of_what_is_held() {
+    use trimwise::compare::result::ThinFigures;
+
+    let mut comparison =
+        made("--device sata-small nvme-generic:8GiB --thin 64KiB,qcow2:2MiB --policy off --reps 1");
+    let names: Vec<&str> = comparison.cells.iter().map(|cell| cell.device.as_str()).collect();
+    assert_eq!(
+        names,
+        [
+            "sata-small+thin:64KiB",
+            "sata-small+qcow2:2MiB",
+            "nvme-generic:8GiB+thin:64KiB",
+            "nvme-generic:8GiB+qcow2:2MiB"
+        ]
+    );
+    assert!(comparison.settings.command.contains("--device sata-small+qcow2:2MiB"));
+    assert!(
+        !super::table::render(&comparison, false).contains("Thin storage"),
+        "the invented runs have none"
+    );
+    let mib = |mib: u64| mib << 20;
+    comparison.cells.iter_mut().flat_map(|cell| &mut cell.device_stats).for_each(|device| {
+        device.thin = Some(ThinFigures {
+            chunk_bytes: 65_536,
+            used_bytes_end: mib(10),
+            held_bytes_mean: mib(11) as f64,
+            held_bytes_max: mib(12),
+            held_bytes_end: mib(13),
+            excess_bytes_mean: mib(14) as f64,
+            excess_bytes_max: mib(15),
+            excess_bytes_end: mib(16),
+        });
+    });
+    let text = super::table::render(&comparison, false);
+    let rows: Vec<&str> = text.lines().skip_while(|line| !line.starts_with("Thin storage")).collect();
+    assert_eq!(rows[2], "policy    used    held  beyond: mean     max  at the end");
+    assert_eq!(rows[4], "off     10 MiB  13 MiB        14 MiB  15 MiB      16 MiB");
+    assert!(super::report::html(&comparison).unwrap().contains("<td>14 MiB</td>"));
+    let thin = &json_of(&comparison)["cells"][0]["device_stats"]["thin"];
+    assert_eq!((&thin["chunk_bytes"], &thin["excess_bytes_end"]), (&65_536.into(), &mib(16).into()));
+}
+
 #[test]
 fn the_json_has_the_keys_that_others_read_in_their_order() {
     let json = json_of(&made("--policy off commit ideal --reps 2"));
+    assert!(json["cells"][0]["device_stats"].get("thin").is_none(), "only with thin storage");
     let keys = |v: &Value| v.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
     assert_eq!(keys(&json), "trimwise seed settings partial cells summary verdict conclusion check");
     assert!(json["check"].is_null());
@@ -548,6 +593,11 @@ fn what_a_device_cannot_do_is_refused_before_any_run() {
     let failure = refused("--device vendor1 vertex-60gb@1.3 --policy off commit");
     assert!(failure.starts_with("--policy commit: vertex-60gb@1.3 does not support TRIM"), "{failure}");
     assert!(on_model::Plan::of(&arguments("--device vertex-60gb@1.3 --policy off ideal").request()).is_ok());
+    assert_eq!(
+        refused("--thin 64KiB --check kernel:6.12:ext4 --workload default"),
+        "--device sata-small+thin:64KiB: thin storage is modelled below the model's file system, not below a real \
+         kernel (--check kernel:6.12:ext4); expected the drive alone"
+    );
     let failure = refused("--utilization 99");
     assert!(
         failure.starts_with("--workload maildir:deliveries=10k on sata-small: its files need "),

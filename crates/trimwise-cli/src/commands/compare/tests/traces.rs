@@ -24,6 +24,8 @@ fn a_trace_is_compared_on_a_modelled_drive() {
     }
     assert!(!text.contains("PostMark"), "{text}");
     assert!(run("", &["off"]).unwrap().contains("total"));
+    let failure = run("", &["off", "--thin", "64KiB"]).unwrap_err().to_string();
+    assert!(failure.contains("not below a trace (--workload trace:"), "{failure}");
     let failure = run(":device=4", &["off"]).unwrap_err();
     assert!(failure.to_string().contains("no requests to device 4"), "{failure}");
     for (workload, expected) in [
