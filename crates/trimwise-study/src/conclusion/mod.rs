@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use trimwise::compare::judge::{self, Compared, Frame, Judgement};
 pub use trimwise::compare::judge::{Decision, Worth};
 use trimwise::compare::means::Means;
-use trimwise::compare::result::Target;
+use trimwise::compare::result::{Cell, Target};
 use trimwise::compare::summary::{DeviceSummary, PolicySummary, Summary};
 use trimwise::policy::PolicyId;
 use trimwise::trace::Knows;
@@ -145,8 +145,14 @@ fn frame(comparison: &Comparison, summary: &Summary) -> Frame {
         days: comparison.settings.days,
         work: here.map_or(1.0, Here::work),
         by_life: here.is_none() || comparison.settings.days.is_some(),
-        is_lent: here.is_some_and(|here| here.loan().is_some()),
+        is_lent: here.is_some_and(|here| here.loan().is_some()) || is_thin(comparison),
     }
+}
+
+/// True if the runs were on thin storage.
+fn is_thin(comparison: &Comparison) -> bool {
+    let figures = |cell: &Cell| cell.device_stats.as_ref().is_some_and(|device| device.thin.is_some());
+    comparison.cells.iter().any(figures)
 }
 
 fn judged_on(
@@ -284,9 +290,10 @@ fn on_device(
         }
     }
     let is_lent = decision == Decision::Untrimmed && frame.is_lent;
+    let aim = here.and_then(Here::loan).map(|(aim, _)| aim).or(is_thin(comparison).then_some(Aim::Space));
     Conclusion {
         decision,
-        purpose: here.filter(|_| is_lent).and_then(Here::loan).map(|(aim, _)| aim),
+        purpose: aim.filter(|_| is_lent),
         mount: here.map(|here| here.mount().to_owned()),
         today,
         policy,

@@ -9,10 +9,11 @@ use std::process::Command;
 use serde_json::json;
 
 use trimwise::compare::days::DaysFigures;
+use trimwise::compare::result::ThinFigures;
 use trimwise::compare::result::{Cell, CellId, DeviceFigures, DriveFacts, Target, WorkloadFigures};
 use trimwise::policy::{PolicySpec, Trimmer};
 use trimwise::ssd::{LinkKind, SsdConfig};
-use trimwise::units::{SimDuration, Utilization};
+use trimwise::units::{Bytes, SimDuration, Utilization};
 use trimwise::workload::stage::Done;
 use trimwise_linux::daemon::config::Config;
 use trimwise_linux::daemon::control::Response;
@@ -572,6 +573,39 @@ fn a_difference_that_nobody_would_notice_does_not_matter() {
         (keep.decision, keep.head[0].as_str()),
         (Decision::Keep, "Keep / as it is (fstrim.timer once a week trims it).")
     );
+}
+
+/// On thin storage the space decides where nothing trims: what gives most of it back, within 5 %, and takes no longer.
+#[test]
+fn on_thin_storage_the_space_decides() {
+    let of = |commit_s: f64, weekly_mib: u64| {
+        let times = [six("off", 100.0), six("commit", commit_s), six("batch:1w", 100.0)];
+        let mut comparison = comparison_with(None, &times, Some(7), false, |_| Some(1_000));
+        for cell in &mut comparison.cells {
+            let mib = match &*cell.policy.to_string() {
+                "off" => 1_000,
+                "commit" => 100,
+                _ => weekly_mib,
+            };
+            let thin = ThinFigures { excess_bytes_mean: Bytes::mib(mib).0 as f64, ..ThinFigures::default() };
+            cell.device_stats.as_mut().unwrap().thin = Some(thin);
+        }
+        comparison.conclude();
+        comparison.conclusion.unwrap()
+    };
+    for (commit_s, weekly_mib, policy) in [
+        (100.0, 151, "commit"),
+        (100.0, 150, "batch:1w"),
+        (200.0, 900, "batch:1w"), // it takes 14 s a day longer
+    ] {
+        let conclusion = of(commit_s, weekly_mib);
+        let is_so = (conclusion.decision, conclusion.policy, conclusion.purpose);
+        assert_eq!(is_so, (Decision::Untrimmed, Some(policy.into()), Some(Aim::Space)), "{weekly_mib} MiB");
+    }
+    let [first, second, ..] = &of(100.0, 151).head[..] else { panic!("two lines") };
+    assert_eq!(first, "Trim it: nothing else gives the space back. `commit` (mount option `discard`) does.");
+    let held = "On average 100 MiB stay held beyond what is used, and 1000 MiB without TRIM.";
+    assert_eq!(*second, format!("{held} It costs no waiting that is shown."));
 }
 
 /// What must not be trimmed is not advised to be, whoever lends its space.

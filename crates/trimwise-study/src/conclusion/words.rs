@@ -67,17 +67,25 @@ pub(super) fn head(comparison: &Comparison, judged: &Judgement, steps: &Steps) -
         (Decision::Untrimmed, None) => {
             let way = policy.as_ref().map_or_else(String::new, way);
             let way = if way == chosen { way } else { format!("{chosen} ({way})") };
-            format!("Trim it; it hardly matters how. {way} is enough.")
+            match found.worth().and_then(|worth| worth.excess_bytes) {
+                Some(_) => format!("Trim it: nothing else gives the space back. {way} does."),
+                None => format!("Trim it; it hardly matters how. {way} is enough."),
+            }
         }
         (Decision::CannotTell, None) => "Cannot tell yet.".to_owned(),
     };
     let second = match found {
         Found::Shown(_, worth) if let (Decision::Untrimmed, Some((_, words))) = (decision, loan) => {
-            let cost = match worth.time_is_shown && worth.time_saved_percent < 0.0 {
-                true => sentence(&format!("it would {}", loss(measure, worth))),
-                false => format!("It costs no {} that is shown.", measured(measure)),
-            };
-            format!("That decides here, whatever the drive gains: {words}. {cost}")
+            format!("That decides here, whatever the drive gains: {words}. {}", cost_of(measure, worth))
+        }
+        Found::Shown(_, worth)
+            if let (Decision::Untrimmed, Some([off, held])) = (decision, worth.excess_bytes) =>
+        {
+            let [off, held] = [off, held].map(|bytes| Bytes(bytes as u64));
+            format!(
+                "On average {held} stay held beyond what is used, and {off} without TRIM. {}",
+                cost_of(measure, worth)
+            )
         }
         Found::Shown(_, worth) if *decision == Decision::Untrimmed => {
             let less = worth.life_times.map_or(0.0, |times| (1.0 - 1.0 / times) * 100.0);
@@ -138,6 +146,13 @@ pub(super) fn head(comparison: &Comparison, judged: &Judgement, steps: &Steps) -
         (true, true) => surer(comparison, judged),
     });
     lines
+}
+
+fn cost_of(measure: Measure, worth: &Worth) -> String {
+    match worth.time_is_shown && worth.time_saved_percent < 0.0 {
+        true => sentence(&format!("it would {}", loss(measure, worth))),
+        false => format!("It costs no {} that is shown.", measured(measure)),
+    }
 }
 
 fn ran_weekly(comparison: &Comparison) -> bool {
@@ -650,6 +665,7 @@ mod tests {
         life_is_shown: true,
         life_years: None,
         life_is_assumed: false,
+        excess_bytes: None,
     };
 
     #[test]

@@ -5,6 +5,8 @@
 //! that ends within [`LIFE_YEARS`]. Then:
 //!
 //! - *Change* if a policy is materially better in one respect and materially worse in none.
+//! - Otherwise *untrimmed* if nothing trims and space is lent, as by a thin pool: what gives most of it back, whatever it
+//!   costs ([`SPACE_PERCENT`]).
 //! - Otherwise *untrimmed* if nothing trims, and a policy is shown to wear the flash less, however long that lasts, and
 //!   takes no more time. Then trimming costs nothing, and a drive that is never told what is free copies it for ever.
 //! - Otherwise *cannot tell* if the intervals leave room for such a policy.
@@ -20,7 +22,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::compare::means::Means;
-use crate::compare::result::Measure;
+use crate::compare::result::{DeviceFigures, Measure};
 use crate::compare::statistics::{CONFIDENCE, Comparison, Sample, compare};
 use crate::compare::summary::{DeviceSummary, PolicySummary};
 use crate::compare::why::Endurance;
@@ -34,6 +36,10 @@ pub const TIME_PERCENT: f64 = 2.0;
 pub const LIFE_PERCENT: f64 = 5.0;
 /// Flash that lasts longer than this outlives its host.
 pub const LIFE_YEARS: f64 = 15.0;
+
+/// Share of what thin storage holds without TRIM that counts: a pool's own figures are rounded to whole percents, and who
+/// runs one keeps more than this free.
+pub const SPACE_PERCENT: f64 = 5.0;
 
 /// The interval of fstrim.timer.
 const WEEK_HOURS: u64 = 168;
@@ -83,6 +89,9 @@ pub struct Worth {
     /// Years rest on rated cycles that the drive's profile only assumes.
     #[serde(default)]
     pub life_is_assumed: bool,
+    /// What thin storage holds beyond what is used, on average, under the other policy and this one; `None` without any.
+    #[serde(default)]
+    pub excess_bytes: Option<[f64; 2]>,
 }
 
 pub struct Compared<'s, 'a> {
@@ -182,6 +191,7 @@ impl Frame {
                 life_is_shown,
                 life_years: years.filter(|_| self.days.is_some()),
                 life_is_assumed: endurance.is_some_and(|today| today.assumed),
+                excess_bytes: excess(today).zip(excess(policy)).map(<[f64; 2]>::from),
             },
         }
     }
@@ -199,6 +209,12 @@ impl Frame {
             _ => Material::PerhapsBetter,
         }
     }
+}
+
+/// What thin storage holds beyond what is used, on average: the median of the repetitions.
+fn excess(policy: &PolicySummary) -> Option<f64> {
+    let mean = |d: &DeviceFigures| d.thin.as_ref().map_or(f64::NAN, |thin| thin.excess_bytes_mean);
+    policy.device_sample_of(mean).map(|sample| sample.median()).filter(|bytes| !bytes.is_nan())
 }
 
 /// Judges the life of the flash. `times` is its life as a multiple of that under the current policy. `years` has the
@@ -356,11 +372,17 @@ fn harmless<'c, 's, 'a>(others: &'c [Compared<'s, 'a>]) -> Option<&'c Compared<'
     })
 }
 
-/// The policy that trims for the least time, whatever it costs: the weekly fstrim, unless it is shown to take longer.
+/// The policy that gives most of what is lent back for the least time. Of those that are not shown to take longer, and
+/// about as good ([`SPACE_PERCENT`]) where it is known what they give back, the weekly fstrim.
 fn least_costly<'c, 's, 'a>(others: &'c [Compared<'s, 'a>]) -> Option<&'c Compared<'s, 'a>> {
-    let trims = others.iter().filter(|one| *one.policy.policy != PolicyId::OFF);
-    trims.max_by(|a, b| {
-        let rank = |one: &Compared| (one.time != Material::Worse, is_weekly(one));
+    let trims = || others.iter().filter(|one| *one.policy.policy != PolicyId::OFF);
+    let is_cheap = |one: &Compared| one.time != Material::Worse;
+    // Of what stays held without TRIM.
+    let share = |one: &Compared| one.worth.excess_bytes.map_or(0.0, |[off, held]| held / off.max(1.0));
+    let least = trims().filter(|one| is_cheap(one)).map(share).fold(f64::INFINITY, f64::min);
+    trims().max_by(|a, b| {
+        let gives_back = |one: &Compared| (share(one) - least) * 100.0 <= SPACE_PERCENT;
+        let rank = |one: &Compared| (is_cheap(one), gives_back(one), is_weekly(one));
         rank(a).cmp(&rank(b)).then(a.worth.time_saved_percent.total_cmp(&b.worth.time_saved_percent))
     })
 }
@@ -386,6 +408,7 @@ fn widest(others: &[Compared]) -> Worth {
         life_is_shown: shortest.is_some_and(|worth| worth.life_is_shown),
         life_years: shortest.and_then(|worth| worth.life_years),
         life_is_assumed: shortest.is_some_and(|worth| worth.life_is_assumed),
+        excess_bytes: time.and_then(|w| w.excess_bytes),
     }
 }
 
