@@ -125,7 +125,7 @@ codes! {
         "A thin pool ignores TRIM altogether."
         "Deactivate the pool and its volumes, and set it to passdown."
         "Neither the pool nor its volume accepts TRIM though the devices below do."
-    VdoKeepsTrim Problem "layer.vdo.keeps-trim", DOCTOR, ["vdo_passes_nothing_on"];
+    VdoKeepsTrim Note "layer.vdo.keeps-trim", DOCTOR, ["vdo_passes_nothing_on"];
         "VDO reuses trimmed space itself, and does not pass TRIM on to the devices below."
         "Nothing on this host helps; use the disk without VDO."
         "A device below the file system is an LVM VDO pool."
@@ -344,11 +344,11 @@ codes! {
     GranularityTooCoarse Note "space.granularity.too-coarse", DOCTOR, ["pieces_smaller_than_a_chunk_stay_with_discard_alone"];
         "The mount option discard sends what is freed piece by piece, and pieces smaller than the lender's chunk do not come back."
         "Trim at intervals as well: fstrim sends neighbouring free pieces as one."
-        "discard_granularity is 64 KiB or more, discard is in effect, and nothing trims at intervals."
+        "discard_granularity of a layer down to the lender is 64 KiB or more, discard is in effect, and nothing trims at intervals, or what does is ext4's fstrim before Linux 6.12."
     PoolNearlyFull Problem "space.pool.nearly-full", DOCTOR, ["a_pool_that_runs_full_is_a_problem"];
-        "The pool below the file system is 80 % full or fuller, in space or metadata, or takes no more writes."
+        "The pool below the file system is 80 % full or fuller, in space or metadata, or takes no more writes; a note for the file system that holds an image."
         "Trim every file system that lies on it, remove snapshots, or extend it."
-        "`dmsetup status` of the pool, which only root can read."
+        "`dmsetup status` of the pool, which only root can read, or the space of the file system that holds an image."
     BtrfsSyncDiscard Note "fs.btrfs.discard-sync", DOCTOR, ["btrfs_has_two_kinds_of_discard"];
         "btrfs is mounted with plain `discard`, the synchronous kind: each commit waits until its discards are done."
         "Mount it with discard=async, btrfs's own default since Linux 6.2, or without discard and with fstrim.timer."

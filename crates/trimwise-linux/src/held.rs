@@ -90,9 +90,14 @@ pub fn of_file(path: &Path) -> Option<u64> {
     found.blocks().checked_mul(STAT_BLOCK_BYTES)
 }
 
-/// Bytes that a zram device stores, before their compression.
+/// True if a file has all of its blocks, as after fallocate(1).
+pub fn is_allocated(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| found.blocks().saturating_mul(STAT_BLOCK_BYTES) >= found.len())
+}
+
+/// Memory that a zram device takes up (`mem_used_total`).
 pub fn of_zram(device: &SysBlock) -> Option<u64> {
-    device.text("mm_stat")?.split_whitespace().next()?.parse().ok()
+    device.text("mm_stat")?.split_whitespace().nth(2)?.parse().ok()
 }
 
 /// The status of a device-mapper mapping of this host.
@@ -180,7 +185,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let image = folder.path().join("image");
         fs::File::create(&image).unwrap().set_len(1 << 30).unwrap();
-        assert_eq!(of_file(&image), Some(0), "one hole");
+        assert_eq!((of_file(&image), is_allocated(&image)), (Some(0), false), "one hole");
+        fs::write(&image, [1; 4096]).unwrap();
+        assert!(is_allocated(&image));
         assert_eq!(of_file(folder.path()), None);
         assert_eq!(percent(1, 0), 100);
     }

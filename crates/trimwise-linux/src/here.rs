@@ -117,7 +117,8 @@ impl Here {
         let graph = Graph::of(root, &mounts, &devices);
         Ok(Self {
             passes: graph.passes(),
-            purposes: purposes(root, &mounts, &mount, &graph),
+            // Nothing is given back of what nothing may write.
+            purposes: if mount.is_read_only() { Vec::new() } else { purposes(root, &mounts, &mount, &graph) },
             has_systemd: systemd::is_running(root),
             root: root.clone(),
             drives: drives(root, &mounts, &mount),

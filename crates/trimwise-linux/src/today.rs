@@ -167,6 +167,11 @@ impl Today {
         Sends::of(fs_type, &self.discard).filter(|_| self.is_online())
     }
 
+    /// Returns true if anything trims the file system.
+    pub fn is_trimmed(&self) -> bool {
+        self.is_online() || !self.at_intervals.is_empty()
+    }
+
     /// Returns true if fstab exempts the file system from periodic trims.
     pub fn is_spared(&self) -> bool {
         matches!(&self.mounted_by, MountedBy::Fstab { options, .. } if options.iter().any(|one| one == NO_TRIM))

@@ -94,6 +94,7 @@ pub fn run(
     mut on_slice: impl FnMut(usize),
 ) -> Result<Outcome, TrimError> {
     target.expect_writable()?;
+    target.expect_sound_kernel()?;
     let before = target.counts()?;
     let least = target.least_extent(plan.min_extent)?;
     let trimmed = target.trimmed_groups(least);

@@ -300,6 +300,9 @@ fn choose(
         );
         return skip(mount, why);
     }
+    if let Some(why) = doctor::why_not_on_this_kernel(host, mounts.all, mount) {
+        return skip(mount, why);
+    }
     for other in of_one.iter().filter(|other| other.id != mount.id) {
         skip(other, format!("the same file system as {}", mount.mount_point.display()));
     }

@@ -129,14 +129,20 @@ pub(super) fn ending(root: &HostRoot, node: &Node, disk: &Disk) -> Finding {
 /// Says what makes a hypervisor's disk accept TRIM.
 pub(super) fn on_host_of(hypervisor: Hypervisor) -> &'static str {
     match hypervisor {
-        Hypervisor::Qemu => "on the host: discard=unmap for this disk (QEMU: -drive ...,discard=unmap)",
+        // Linux's commit 1f23816b8eb8.
+        Hypervisor::Qemu => {
+            "on the host: discard=unmap for this disk (QEMU: -drive ...,discard=unmap); a virtio-blk disk needs QEMU 4.0 there \
+             and Linux 5.0 here, too, and a virtio-scsi disk does not"
+        }
         Hypervisor::VirtualBox => {
             "on the host: a dynamically allocated VDI, attached with `VBoxManage storageattach ... --discard on`"
         }
         Hypervisor::VMware => {
             "on the host: a thin disk on VMFS 6 or vSAN, and virtual hardware version 11 or later"
         }
-        Hypervisor::HyperV => "on the host: a dynamically expanding VHDX, on a SCSI controller",
+        Hypervisor::HyperV => {
+            "on the host: a dynamically expanding VHDX, on a SCSI controller, whose file keeps its size until `Optimize-VHD`"
+        }
         Hypervisor::Xen => {
             "on the Xen host: storage that supports discard (such as a thin file-based repository), and discard allowed \
              for this disk"

@@ -32,8 +32,9 @@ pub(crate) trait Asks {
     fn table(&self, mapping: &str) -> Option<String>;
     /// Likewise its status.
     fn status(&self, mapping: &str) -> Option<String>;
-    /// The space in use and the size of the file system mounted there, as df counts them.
-    fn usage(&self, point: &Path) -> Option<[Bytes; 2]>;
+    /// The space in use, that in use and free to all users, and the size, of the file system mounted there, as statvfs(3)
+    /// counts them.
+    fn usage(&self, point: &Path) -> Option<[Bytes; 3]>;
 }
 
 impl Asks for HostRoot {
@@ -45,10 +46,11 @@ impl Asks for HostRoot {
         self.is_own().then(|| held::status(mapping).ok()).flatten()
     }
 
-    fn usage(&self, point: &Path) -> Option<[Bytes; 2]> {
+    fn usage(&self, point: &Path) -> Option<[Bytes; 3]> {
         let space = self.is_own().then(|| statvfs(point).ok()).flatten()?;
         let bytes = |blocks: u64| Bytes(blocks.saturating_mul(space.f_frsize));
-        Some([bytes(space.f_blocks.saturating_sub(space.f_bfree)), bytes(space.f_blocks)])
+        let used = space.f_blocks.saturating_sub(space.f_bfree);
+        Some([bytes(used), bytes(used.saturating_add(space.f_bavail)), bytes(space.f_blocks)])
     }
 }
 
@@ -264,6 +266,7 @@ fn of_virtual(root: &HostRoot, node: &Node, hypervisor: Hypervisor) -> Finding {
              `compact vdisk`)"
                 .to_owned(),
         ),
+        Hypervisor::HyperV => ("", format!("check {}", drive::on_host_of(hypervisor))),
         other => ("", format!("check {}; its image must shrink after a trim", drive::on_host_of(other))),
     };
     found(format!("{what}{more}")).mended_by(mend)
@@ -289,9 +292,9 @@ impl Asks for Answers<'_> {
         Some(self.statuses.iter().find(|(name, _)| *name == mapping)?.1.to_owned())
     }
 
-    fn usage(&self, point: &Path) -> Option<[Bytes; 2]> {
+    fn usage(&self, point: &Path) -> Option<[Bytes; 3]> {
         let (_, used, size) = self.usages.iter().find(|(known, ..)| Path::new(known) == point)?;
-        Some([Bytes(*used), Bytes(*size)])
+        Some([Bytes(*used), Bytes(*size), Bytes(*size)])
     }
 }
 

@@ -6,10 +6,12 @@
 
 use super::Finding;
 use super::ending::Stack;
-use super::graph::{Kind, Node};
+use super::graph::{Graph, Kind, Node};
 use super::mapping::table;
+use crate::block_device::devices_in_sysfs;
 use crate::code::Code;
 use crate::host_root::HostRoot;
+use crate::mount::Mount;
 use crate::text::quoted;
 use crate::today::Today;
 
@@ -245,13 +247,32 @@ impl Release {
     }
 }
 
+/// Says why a file system must not be trimmed on this kernel; `None` if nothing is known against it.
+pub fn why_not(root: &HostRoot, mounts: &[Mount], mount: &Mount) -> Option<String> {
+    let kernel = root.text("/proc/sys/kernel/osrelease")?;
+    let release = Release::of(root, &kernel);
+    let known = FAULTS.iter().filter(|fault| release.has_fault(fault) == Has::Known).collect::<Vec<_>>();
+    // Almost no kernel has one, and then no device is looked at.
+    if known.is_empty() {
+        return None;
+    }
+    let devices = devices_in_sysfs(root, mount).ok()?;
+    let graph = Graph::of(root, mounts, &devices);
+    let stack = Stack { root, mount, mounts, graph: &graph, host: root };
+    let fault = known.into_iter().find(|fault| lies_above(&stack, fault).is_some())?;
+    Some(format!("Linux {kernel} {}; mended in {}", fault.what, fault.mended))
+}
+
+/// Finds the layer through which a discard meets the fault.
+fn lies_above<'s>(stack: &'s Stack<'_>, fault: &Fault) -> Option<&'s Node> {
+    let mut nodes = stack.graph.holding_data().into_iter().map(|index| &stack.graph.nodes[index]);
+    nodes.find(|node| node.takes_trim() == Some(true) && lies_on(stack, node, fault.below))
+}
+
 /// Adds what is known against trimming this stack on this kernel.
 pub(super) fn of_stack(stack: &Stack<'_>, release: &Release, kernel: &str, today: &Today) -> Vec<Finding> {
-    let nodes = || stack.graph.holding_data().into_iter().map(|index| &stack.graph.nodes[index]);
-    let is_below = |fault: &Fault| {
-        nodes().find(|node| node.takes_trim() == Some(true) && lies_on(stack, node, fault.below))
-    };
-    let found = FAULTS.iter().filter_map(|fault| Some((fault, is_below(fault)?, release.has_fault(fault))));
+    let found =
+        FAULTS.iter().filter_map(|fault| Some((fault, lies_above(stack, fault)?, release.has_fault(fault))));
     let found = found.filter(|(_, _, has)| *has != Has::Not).map(|(fault, node, has)| {
         let (does, until) = match has {
             Has::Known => ("", "do not trim it before the kernel is updated"),

@@ -60,7 +60,7 @@ impl Asks for Silent {
         None
     }
 
-    fn usage(&self, _: &Path) -> Option<[Bytes; 2]> {
+    fn usage(&self, _: &Path) -> Option<[Bytes; 3]> {
         None
     }
 }

@@ -47,6 +47,7 @@ pub use disk::{Disk, Scsi, Transport};
 pub(crate) use ending::stops;
 pub use finding::Finding;
 pub use graph::{Graph, Kind, Node};
+pub use kernels::why_not as why_not_on_this_kernel;
 pub use loan::{Gauge, Loan, Share, loan};
 pub(crate) use purpose::of_mount as purposes;
 pub use purpose::{Aim, Lender, Purpose, nothing_returns};
@@ -132,7 +133,9 @@ impl Diagnosis {
 
     /// What is lent and nothing gives back, unless something speaks, or may speak, against trimming it.
     pub fn lost(&self) -> Option<&Purpose> {
-        nothing_returns(&self.purposes, &self.today).filter(|_| is_safe(&self.findings))
+        let is_read_only = self.findings.iter().any(|finding| finding.code == Code::ReadOnly);
+        let lost = nothing_returns(&self.purposes, &self.today);
+        lost.filter(|_| is_safe(&self.findings) && !is_read_only)
     }
 }
 

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use trimwise::units::Bytes;
+use trimwise::units::{Bytes, SECTOR_BYTES};
 
 use super::Finding;
 use super::disk::{Disk, Hypervisor, Transport};
@@ -55,16 +55,18 @@ pub struct Purpose {
     pub aim: Aim,
     /// Kernel name of the layer.
     pub layer: String,
-    /// Who gains, in words: `thin pool vg-pool`.
+    /// Who gains, in words: `in thin pool vg-pool`.
     pub whose: String,
+    /// The image that the space is lent for.
+    pub image: Option<String>,
     /// `None` if nothing is lent.
     pub lender: Option<Lender>,
     /// True if a discard of the file system arrives there; `None` if sysfs does not tell.
     pub is_reached: Option<bool>,
     /// Space or memory that the layer holds for this file system; `None` if unknown.
     pub held_bytes: Option<u64>,
-    /// What trimming would give back: what is held, less what the file system uses. An upper bound, since the file
-    /// system's own structures count as unused.
+    /// About what trimming would give back: what is held, less what the file system uses and what its own structures take
+    /// up at most.
     pub could_free_bytes: Option<u64>,
     /// How full that is which lends the space; `None` if unknown.
     pub fill: Option<Fill>,
@@ -73,12 +75,19 @@ pub struct Purpose {
 }
 
 impl Purpose {
+    /// About what trimming would give back; `None` if that is unknown, or not worth a word.
+    pub fn could_free(&self) -> Option<Bytes> {
+        const LITTLE: u64 = 16 << 20;
+        self.could_free_bytes.filter(|&bytes| bytes >= LITTLE).map(Bytes)
+    }
+
     /// What it is for, in words without a verb: `space in thin pool vg-pool (83 % full)`.
     pub fn words(&self) -> String {
         let full = self.fill.as_ref().map_or(String::new(), |fill| format!(" ({} % full)", fill.percent()));
+        let image = self.image.as_ref().map_or(String::new(), |image| format!(", for {image}"));
         match self.aim {
             Aim::Flash => format!("speed and life of {}", self.whose),
-            Aim::Space => format!("space {}{full}", self.whose),
+            Aim::Space => format!("space {}{full}{image}", self.whose),
             Aim::Memory => format!("memory {}{full}", self.whose),
             Aim::Shingles => format!("speed of {}", self.whose),
         }
@@ -92,12 +101,16 @@ pub(crate) fn of_mount(root: &HostRoot, mounts: &[Mount], mount: &Mount, graph: 
 
 /// Returns what discards of the file system are for, from the top layer down.
 pub(super) fn purposes(stack: &Stack<'_>) -> Vec<Purpose> {
-    let used = stack.host.usage(&stack.mount.mount_point).map(|[used, _]| used);
+    let top = stack.graph.tops.first().map(|&top| &stack.graph.nodes[top]);
+    let size = top.and_then(|top| top.device.number("size").ok()).unwrap_or(0).saturating_mul(SECTOR_BYTES);
+    // What the file system counts as neither used nor free: journal, inode tables.
+    let taken = stack.host.usage(&stack.mount.mount_point);
+    let taken = taken.map(|[used, _, whole]| used.0.saturating_add(size.saturating_sub(whole.0)));
     let arrives = arrivals(stack);
     let holding_data = stack.graph.holding_data();
     let of = |index: usize| {
         let node = &stack.graph.nodes[index];
-        let (aim, lender, whose) = aim(stack, node)?;
+        let (aim, lender, whose, image) = aim(stack, node)?;
         let is_reached = match node.kind {
             // Its volume takes the discard; what it passes on is another matter.
             Kind::ThinPool(_) => arrives[index],
@@ -113,11 +126,16 @@ pub(super) fn purposes(stack: &Stack<'_>) -> Vec<Purpose> {
             layer: node.name.clone(),
             is_reached,
             lender,
-            could_free_bytes: held_bytes.zip(used).map(|(held, used)| held.saturating_sub(used.0)),
+            // zram compresses, so that its memory is not to be compared with what is used.
+            could_free_bytes: held_bytes
+                .zip(taken)
+                .filter(|_| matches!(node.kind, Kind::Loop(_) | Kind::ThinPool(_)))
+                .map(|(held, taken)| held.saturating_sub(taken)),
             held_bytes,
             full_in_days_min: fill.as_ref().and_then(|fill| full_in_days(stack, node, fill)),
             fill,
             whose,
+            image,
         })
     };
     holding_data.into_iter().filter_map(of).collect()
@@ -150,10 +168,10 @@ fn both(one: Option<bool>, other: Option<bool>) -> Option<bool> {
     }
 }
 
-type Found = (Aim, Option<Lender>, String);
+type Found = (Aim, Option<Lender>, String, Option<String>);
 
 fn aim(stack: &Stack<'_>, node: &Node) -> Option<Found> {
-    let space = |lender, whose: String| Some((Aim::Space, Some(lender), whose));
+    let space = |lender, whose: String| Some((Aim::Space, Some(lender), whose, None));
     match &node.kind {
         Kind::ThinPool(name) => space(Lender::Pool, format!("in thin pool {name}")),
         Kind::Vdo(name) => space(Lender::Pool, format!("in VDO {name}")),
@@ -162,9 +180,12 @@ fn aim(stack: &Stack<'_>, node: &Node) -> Option<Found> {
             let holder = nearest(stack.mounts, Path::new(file)).map(|index| &stack.mounts[index]);
             match holder {
                 Some(mount) if ["tmpfs", "ramfs"].contains(&&*mount.fs_type) => {
-                    Some((Aim::Memory, Some(Lender::Memory), format!("that {file} takes up")))
+                    Some((Aim::Memory, Some(Lender::Memory), format!("that {file} takes up"), None))
                 }
-                Some(mount) => space(Lender::File, format!("on {}, for {file}", mount.mount_point.display())),
+                Some(mount) => {
+                    let whose = format!("on {}", mount.mount_point.display());
+                    Some((Aim::Space, Some(Lender::File), whose, Some(file.clone())))
+                }
                 None => space(Lender::File, format!("for {file}")),
             }
         }
@@ -175,10 +196,10 @@ fn aim(stack: &Stack<'_>, node: &Node) -> Option<Found> {
 
 fn of_disk(node: &Node, disk: &Disk) -> Option<Found> {
     let name = &node.name;
-    let space = |whose: String| Some((Aim::Space, Some(Lender::Outside), whose));
+    let space = |whose: String| Some((Aim::Space, Some(Lender::Outside), whose, None));
     match (disk.transport, disk.hypervisor) {
         _ if name.starts_with("zram") || name.starts_with("ram") => {
-            Some((Aim::Memory, Some(Lender::Memory), format!("that {name} takes up")))
+            Some((Aim::Memory, Some(Lender::Memory), format!("that {name} takes up"), None))
         }
         (_, Some(Hypervisor::Ebs | Hypervisor::Google)) => space(format!("in the cloud's volume {name}")),
         (_, Some(_)) => space(format!("on the host outside, for {name}")),
@@ -188,8 +209,8 @@ fn of_disk(node: &Node, disk: &Disk) -> Option<Found> {
         (Transport::Drbd | Transport::Other, _) => None,
         (Transport::Scsi, _) if disk.rotational => space(format!("in the LUN {name}")),
         _ if disk.rotational && node.takes_trim() != Some(true) => None,
-        _ if disk.rotational => Some((Aim::Shingles, None, name.clone())),
-        _ => Some((Aim::Flash, None, name.clone())),
+        _ if disk.rotational => Some((Aim::Shingles, None, name.clone(), None)),
+        _ => Some((Aim::Flash, None, name.clone(), None)),
     }
 }
 
@@ -202,10 +223,20 @@ fn held(stack: &Stack<'_>, index: usize) -> Option<u64> {
             let name = above.find(|node| is_thin(stack, node))?.device.text("dm/name")?;
             held::of_thin_volume(&stack.host.status(&name)?)
         }
-        Kind::Loop(file) => held::of_file(&stack.root.path(file)),
+        // Of a part of it, nobody knows what the rest holds.
+        Kind::Loop(file) if is_whole_file(stack, index) => held::of_file(&stack.root.path(file)),
         Kind::Disk(_) if node.name.starts_with("zram") => held::of_zram(&node.device),
         _ => None,
     }
+}
+
+/// True if a loop device shows its whole file, and the file system lies on all of it.
+fn is_whole_file(stack: &Stack<'_>, index: usize) -> bool {
+    let node = &stack.graph.nodes[index];
+    let is_cut = |file| node.device.number(file).is_ok_and(|bytes| bytes > 0);
+    let is_shared =
+        stack.graph.nodes.iter().any(|above| above.below.contains(&index) && above.kind == Kind::Partition);
+    !is_cut("loop/offset") && !is_cut("loop/sizelimit") && !is_shared
 }
 
 fn fill(stack: &Stack<'_>, node: &Node) -> Option<Fill> {
@@ -214,7 +245,7 @@ fn fill(stack: &Stack<'_>, node: &Node) -> Option<Fill> {
         Kind::Vdo(name) => Fill::of_vdo(&stack.host.status(name)?),
         Kind::Loop(file) => {
             let holder = &stack.mounts[nearest(stack.mounts, Path::new(file))?];
-            let [used, size] = stack.host.usage(&holder.mount_point)?.map(|bytes| bytes.0);
+            let [used, size, _] = stack.host.usage(&holder.mount_point)?.map(|bytes| bytes.0);
             let (metadata_percent, chunk_bytes) = (None, None);
             Some(Fill {
                 used_bytes: used,
@@ -249,14 +280,28 @@ pub(super) fn findings(
     findings: &mut Vec<Finding>,
 ) {
     let lost = nothing_returns(purposes, today).map(|one| nothing_comes_back(stack, one, today, has_systemd));
-    if let Some(lost) = lost {
+    if let Some(mut lost) = lost {
         // It says the same, and more.
         findings.retain(|one| one.code != Code::NothingTrims);
+        // What keeps a timer from it has its own remedy.
+        if findings.iter().any(|one| one.wrong && LEFT_OUT.contains(&one.code)) {
+            (lost.mend, lost.commands, lost.undo) = (None, Vec::new(), Vec::new());
+        }
         findings.push(lost);
     }
     findings.extend(too_coarse(stack, purposes, today));
     of_fill(purposes, findings);
 }
+
+/// Why a file system is left out by what would trim it.
+const LEFT_OUT: [Code; 6] = [
+    Code::TimerMasked,
+    Code::TimerRunsNothing,
+    Code::CronNotExecutable,
+    Code::ReadOnlyInFstab,
+    Code::MissingInFstab,
+    Code::LeftOut,
+];
 
 /// Reports that nothing gives back what is lent: a problem where a pool of this host can run full.
 fn nothing_comes_back(stack: &Stack<'_>, one: &Purpose, today: &Today, has_systemd: bool) -> Finding {
@@ -266,20 +311,28 @@ fn nothing_comes_back(stack: &Stack<'_>, one: &Purpose, today: &Today, has_syste
         _ => "space of what was removed stays taken there",
     };
     let could = match (one.could_free_bytes, one.lender) {
-        (Some(bytes), _) => format!("trimming could give back up to {}", Bytes(bytes)),
+        (Some(_), _) => one.could_free().map_or_else(
+            || "today there is hardly any".to_owned(),
+            |bytes| format!("trimming could give back about {bytes}"),
+        ),
         (None, Some(Lender::Outside)) => "how much cannot be seen from here".to_owned(),
         (None, _) => "how much is unknown".to_owned(),
+    };
+    let image = one.image.as_ref().filter(|image| held::is_allocated(&stack.root.path(image)));
+    let reserved = match image {
+        Some(_) => ". All of its image is allocated, perhaps on purpose; a trim gives that up, too",
+        None => "",
     };
     let finding = Finding::new(
         Code::NothingComesBack,
         point.clone(),
-        format!("nothing gives back the {}: {what}; {could}", one.words()),
+        format!("nothing gives back the {}: {what}; {could}{reserved}", one.words()),
     );
     let fstrim = format!("fstrim --verbose {}", quoted(&point));
     let is_listed = matches!(today.mounted_by, MountedBy::Fstab { .. });
     let finding = match (one.aim, has_systemd && is_listed) {
         (Aim::Memory, _) if stack.mount.fs_type != "xfs" => finding
-            .mended_by("mount it with `discard`, which costs memory nothing, and trim once what was freed before")
+            .mended_by("mount it with `discard`, now and wherever it is mounted at boot, and trim once what was freed before")
             .with_commands(
                 [format!("mount -o remount,discard {}", quoted(&point)), fstrim],
                 [format!("mount -o remount,nodiscard {}", quoted(&point))],
@@ -300,8 +353,7 @@ fn nothing_comes_back(stack: &Stack<'_>, one: &Purpose, today: &Today, has_syste
 
 /// The loan of which nothing comes back today; `None` if something trims the file system.
 pub fn nothing_returns<'p>(purposes: &'p [Purpose], today: &Today) -> Option<&'p Purpose> {
-    let is_trimmed = today.is_online() || !today.at_intervals.is_empty();
-    purposes.iter().find(|one| !is_trimmed && one.lender.is_some() && one.is_reached == Some(true))
+    purposes.iter().find(|one| !today.is_trimmed() && one.lender.is_some() && one.is_reached == Some(true))
 }
 
 /// Notes that pieces smaller than what a lender takes back stay there where the file system only discards what it
@@ -310,22 +362,40 @@ fn too_coarse(stack: &Stack<'_>, purposes: &[Purpose], today: &Today) -> Option<
     /// Smaller granules are those of file systems and drives.
     const COARSE: Bytes = Bytes::kib(64);
     let lender = purposes.iter().find(|one| one.lender.is_some() && one.is_reached == Some(true))?;
-    let top = &stack.graph.nodes[*stack.graph.tops.first()?];
-    let granule = Bytes(top.device.queue("discard_granularity").ok()?);
-    if !today.is_online() || !today.at_intervals.is_empty() || granule < COARSE {
+    // Each layer down to the lender drops what is smaller than its own granules.
+    let holding_data = stack.graph.holding_data();
+    let down_to = holding_data.iter().position(|&index| stack.graph.nodes[index].name == lender.layer)?;
+    let way = holding_data[..=down_to].iter().map(|&index| &stack.graph.nodes[index]);
+    let of_node = |node: &'_ Node| node.device.queue("discard_granularity").ok().map(Bytes);
+    let (granule, place) = way.filter_map(|node| Some((of_node(node)?, &node.name))).max()?;
+    // ext4 of Linux 6.12 forgets that a group was trimmed when something in it is freed; older ones did not while they
+    // were mounted with discard (`EXT4_MB_GRP_CLEAR_TRIMMED` in fs/ext4/mballoc.c; commit 20cee68f5b44).
+    let kernel = stack.root.text("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let fstrim_skips =
+        stack.mount.fs_type == "ext4" && super::version(&kernel).is_none_or(|found| found < (6, 12));
+    if !today.is_online() || granule < COARSE || !today.at_intervals.is_empty() && !fstrim_skips {
         return None;
     }
-    let ext4 = match &*stack.mount.fs_type {
-        "ext4" => {
-            ". On ext4 before Linux 6.10, also mount it without discard: fstrim skips a group that it trimmed once, \
-             whatever discard left of it since (20cee68f5b44)"
-        }
-        _ => "",
+    let point = quoted(&stack.mount.mount_point.display().to_string());
+    let remount = |option: &str| format!("mount -o remount,{option} {point}");
+    let timer = |verb: &str| format!("systemctl {verb} --now fstrim.timer");
+    let (mend, commands, undo) = match (fstrim_skips, today.at_intervals.is_empty()) {
+        (false, _) => (
+            "fstrim as well, which sends neighbouring free pieces as one",
+            vec![timer("enable")],
+            vec![timer("disable")],
+        ),
+        (true, is_alone) => (
+            "fstrim, which sends neighbouring free pieces as one, and no `discard` (change its line in /etc/fstab, too): \
+             mounted with it, ext4 of such kernels lets fstrim skip each group that it trimmed once",
+            [remount("nodiscard")].into_iter().chain(is_alone.then(|| timer("enable"))).collect(),
+            [remount(&today.discard)].into_iter().chain(is_alone.then(|| timer("disable"))).collect(),
+        ),
     };
     Some(
         Finding::new(
             Code::GranularityTooCoarse,
-            top.name.clone(),
+            place.clone(),
             format!(
                 "only whole, aligned pieces of {granule} come back of the {} (discard_granularity). What its mount option \
                  frees in smaller pieces stays taken: `{}` alone never gives it back",
@@ -333,24 +403,36 @@ fn too_coarse(stack: &Stack<'_>, purposes: &[Purpose], today: &Today) -> Option<
                 today.discard
             ),
         )
-        .mended_by(format!("fstrim as well, which sends neighbouring free pieces as one{ext4}"))
-        .with_commands(
-            ["systemctl enable --now fstrim.timer".to_owned()],
-            ["systemctl disable --now fstrim.timer".to_owned()],
-        ),
+        .mended_by(mend)
+        .with_commands(commands, undo),
     )
 }
 
-/// Adds findings on pools that are nearly full.
+/// Adds findings on lenders that are nearly full: a problem for a pool, which stops all of its volumes.
 fn of_fill(purposes: &[Purpose], findings: &mut Vec<Finding>) {
     for one in purposes {
-        // A file system that is full is everybody's own business, and df shows it.
-        let Some(fill) = one.fill.as_ref().filter(|_| one.lender == Some(Lender::Pool)) else { continue };
+        let Some(fill) = &one.fill else { continue };
         let metadata = fill.metadata_percent.unwrap_or(0);
         if !fill.is_stopped && fill.percent().max(metadata) < NEARLY_FULL_PERCENT {
             continue;
         }
         let whose = one.whose.strip_prefix("in ").unwrap_or(&one.whose);
+        let gain = match one.could_free() {
+            Some(bytes) => format!("trimming this file system gives back about {bytes}; "),
+            None => String::new(),
+        };
+        if one.lender != Some(Lender::Pool) {
+            let image = one.image.as_deref().unwrap_or("the image");
+            let what = format!(
+                "the file system {whose} is {} % full; when it is full, {image} cannot grow, and writes to this file \
+                 system fail",
+                fill.percent()
+            );
+            let note = Finding::new(Code::PoolNearlyFull, one.layer.clone(), what);
+            let note = note.mended_by(format!("{gain}or make room {whose}"));
+            findings.push(Finding { wrong: false, ..note });
+            continue;
+        }
         let shares = match fill.metadata_percent {
             Some(metadata) => {
                 format!("{} % of its space and {metadata} % of its metadata are", fill.percent())
@@ -363,10 +445,6 @@ fn of_fill(purposes: &[Purpose], findings: &mut Vec<Finding>) {
                 "when either is used up, all of its volumes stop; at the rate of all writes since boot, not before {days} days"
             ),
             (false, None) => "when it is used up, all of its volumes stop".to_owned(),
-        };
-        let gain = match one.could_free_bytes {
-            Some(bytes) => format!("trimming this file system gives back up to {}; ", Bytes(bytes)),
-            None => String::new(),
         };
         findings.push(
             Finding::new(

@@ -170,7 +170,7 @@ pub(super) fn of_swap(root: &HostRoot, mounts: &[Mount]) -> Vec<Finding> {
                 let from = entry.map_or("no line of /etc/fstab says `discard`".to_owned(), |entry| {
                     format!("line {} of /etc/fstab has no `discard`", entry.line)
                 });
-                Finding::new(Code::SwapOff, place, format!("{from}, so swapon does not discard it: the drive keeps everything that was ever swapped out"))
+                Finding::new(Code::SwapOff, place, format!("{from}, so swapon does not discard it: what lies below keeps everything that was ever swapped out, drive, pool or host"))
                     .mended_by(
                         "`discard=once` discards the whole area at each swapon and costs nothing afterwards; it is worth \
                          it if swap is large and rarely used. Add it to its line in /etc/fstab, too",

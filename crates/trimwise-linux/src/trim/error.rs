@@ -40,6 +40,11 @@ pub enum TrimError {
         path: String,
         what: String,
     },
+    /// This kernel would destroy data, or crash.
+    Kernel {
+        path: String,
+        why: String,
+    },
     /// Discards failed without an error from FITRIM, or another program trimmed it at the same time.
     Failed {
         path: String,
@@ -73,6 +78,7 @@ impl fmt::Display for TrimError {
             | Self::LeastExtent { path, .. }
             | Self::Gone { path }
             | Self::ReadOnly { path, .. }
+            | Self::Kernel { path, .. }
             | Self::Failed { path, .. }
             | Self::Hanging { path, .. }
             | Self::Call { path, .. } => write!(f, "{path}: {}", self.what()),
@@ -105,6 +111,7 @@ impl TrimError {
                 "the file system was unmounted, or another one was mounted over it".to_owned()
             }
             Self::ReadOnly { what, .. } => format!("{what} is read-only, so nothing is trimmed there"),
+            Self::Kernel { why, .. } => format!("nothing is trimmed there: {why}"),
             Self::Failed { accounts, .. } => accounts.failed_words(),
             Self::Hanging { in_flight, .. } => {
                 format!("discards hang: {in_flight} writes and discards are still in flight")
@@ -183,6 +190,10 @@ mod tests {
             (
                 TrimError::ReadOnly { path: path(), what: "its device sda1".to_owned() },
                 "its device sda1 is read-only, so nothing is trimmed there",
+            ),
+            (
+                TrimError::Kernel { path: path(), why: "Linux 1 harms it".to_owned() },
+                "nothing is trimmed there: Linux 1 harms it",
             ),
             (
                 TrimError::Failed { path: path(), accounts: accounts(Some(2)) },

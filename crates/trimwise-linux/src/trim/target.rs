@@ -18,7 +18,7 @@ use crate::free_space::{self, Estimate, Listed};
 use crate::host_root::HostRoot;
 use crate::ioctl::{FstrimRange, btrfs, fitrim};
 use crate::layout::{Kind, Layout};
-use crate::mount::{Mount, listed_mounts, mount_of, mount_of_open};
+use crate::mount::{Mount, listed_mounts, mount_of, mount_of_open, mounts};
 use crate::path_error::at;
 
 /// Effect of earlier trims on the next one.
@@ -93,6 +93,13 @@ impl Target {
     /// can be restored. Fails also if the file system shut down after an error.
     pub fn expect_writable(&self) -> Result<(), TrimError> {
         writable(&self.shown(), &self.mount, &self.devices)
+    }
+
+    /// Expects that this kernel is not known to destroy data, or to crash, when it trims such a stack.
+    pub fn expect_sound_kernel(&self) -> Result<(), TrimError> {
+        let root = HostRoot::default();
+        let why = doctor::why_not_on_this_kernel(&root, &mounts(&root).unwrap_or_default(), &self.mount);
+        why.map_or(Ok(()), |why| Err(TrimError::Kernel { path: self.shown(), why }))
     }
 
     /// Notes the counters before a trim, for [`Self::accounts`].

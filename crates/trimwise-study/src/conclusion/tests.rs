@@ -608,6 +608,41 @@ fn on_thin_storage_the_space_decides() {
     assert_eq!(*second, format!("{held} It costs no waiting that is shown."));
 }
 
+/// What is lent has its line, also where a layer keeps a discard from it, or from the drive below it.
+#[test]
+fn space_that_a_layer_shuts_out_or_keeps_is_told() {
+    const VIRTIO: &str = "pci0000:00/virtio1/block/vda";
+    let head = |drive: &str, mapping: &str, uuid: &str, limits: [u64; 2]| {
+        let host = Host::new("22 1 253:1 / /data rw - xfs /dev/mapper/x rw\n");
+        host.device(drive, "8:0", GIB).device("virtual/block/dm-0", "253:0", limits[0]);
+        host.device("virtual/block/dm-1", "253:1", limits[1]);
+        host.slave("virtual/block/dm-0", drive).slave("virtual/block/dm-1", "virtual/block/dm-0");
+        for (name, mapping, uuid) in [("dm-0", mapping, uuid), ("dm-1", "vg-lv", "LVM-9")] {
+            host.file(&format!("sys/devices/virtual/block/{name}/dm/name"), mapping);
+            host.file(&format!("sys/devices/virtual/block/{name}/dm/uuid"), uuid);
+        }
+        host.script("etc/cron.weekly/fstrim", "");
+        let root = HostRoot::new(host.0.path());
+        of_diagnosis(&doctor::examine(&root, RUN.as_ref(), None).unwrap().file_systems[0]).head
+    };
+    let luks = head(VIRTIO, "c", "CRYPT-LUKS2-1-c", [0, 0]);
+    assert_eq!(
+        luks[..2],
+        [
+            "TRIM of /data does not reach its drive. It stops at dm-0.",
+            "So nothing comes back of the space on the host outside, for vda."
+        ]
+    );
+    let vdo = head(SDA, "vg-pool-vpool", "LVM-1-vpool", [GIB, GIB]);
+    assert_eq!(
+        vdo,
+        [
+            "/data offers back what it frees (/etc/cron.weekly/fstrim once a week trims it).",
+            "That is what TRIM is for here: space in VDO vg-pool-vpool. Its drive gets nothing of it."
+        ]
+    );
+}
+
 /// What must not be trimmed is not advised to be, whoever lends its space.
 #[test]
 fn what_speaks_against_trimming_is_the_first_line() {
@@ -644,6 +679,7 @@ fn what_is_lent_decides_where_nothing_gives_it_back() {
         aim: Aim::Space,
         layer: "dm-2".to_owned(),
         whose: "in thin pool vg-pool".to_owned(),
+        image: None,
         lender: Some(Lender::Pool),
         is_reached: Some(true),
         held_bytes: None,

@@ -223,6 +223,10 @@ pub(super) fn add_beyond(
 
 /// The first line where nothing can be concluded.
 pub(super) fn cannot_tell(here: &Here) -> String {
+    if let Some((aim, _)) = here.loan() {
+        let (mount, lent) = (here.mount(), lent(aim));
+        return format!("Trim {mount}: nothing gives its {lent} back today. Which way is best is open.");
+    }
     format!("Cannot tell yet. Keep {} as it is ({}).", here.mount(), here.today_sentence())
 }
 
@@ -282,24 +286,40 @@ pub(super) fn of_diagnosis(
             _ if wrong.code.forbids_trim() => format!("Do not trim {point} on this kernel; see {place}."),
             _ if wrong.code == Code::PoolNearlyFull => format!("The pool below {point} runs full ({today})."),
             _ if wrong.code == Code::ScsiOtherMode => format!("{place} may refuse TRIM of {point}."),
+            Some(false) if let Some(loan) = reached_loan(one) => {
+                let given = if one.today.is_trimmed() { "gives back" } else { "could give back" };
+                format!("{point} {given} {}; its drive gets nothing: TRIM stops at {place}.", loan.words())
+            }
             Some(false) => format!("TRIM of {point} does not reach its drive. It stops at {place}."),
             Some(true) if one.layers.iter().any(|layer| layer.name == wrong.place) => {
                 format!("TRIM of {point} does not reach all of its drives; see {place}.")
             }
+            _ if lost.is_some() => {
+                let point = format!("Trim {point}: nothing gives its space back today, and");
+                format!("{point} it is set up so that nothing trims it.")
+            }
             _ => format!("{point} is set up so that nothing trims it."),
         };
+        let shut_out = one.purposes.iter().find(|one| one.lender.is_some() && one.is_reached == Some(false));
+        let shut_out = shut_out.map(|loan| format!("So nothing comes back of the {}.", loan.words()));
         let remedy = wrong.mend.as_ref().filter(|mend| !mend.is_empty());
         let remedy = remedy.map(|mend| match wrong.commands.is_empty() {
             true => format!("Remedy: {mend}."),
             false => format!("Remedy: {mend}. `trimwise doctor {quoted}` prints the commands."),
         });
-        return [first].into_iter().chain(remedy).collect();
+        return [first].into_iter().chain(shut_out).chain(remedy).collect();
     }
     if one.is_host_s {
         return vec![format!("What trims {point} is up to this container's host, and was not checked.")];
     }
     if one.findings.iter().any(|finding| finding.code == Code::ReadOnly) {
         return vec![format!("{point} is mounted read-only: there is nothing to trim.")];
+    }
+    if let (Some(false), Some(loan)) = (one.passes, reached_loan(one)) {
+        return vec![
+            format!("{point} offers back what it frees ({today})."),
+            format!("That is what TRIM is for here: {}. Its drive gets nothing of it.", loan.words()),
+        ];
     }
     if let (Some(false), Some(stop)) = (one.passes, one.findings.iter().find(|finding| finding.nothing_helps))
     {
@@ -390,24 +410,27 @@ pub(super) fn of_diagnosis(
     lines
 }
 
+/// What is lent, if a discard reaches the lender.
+fn reached_loan(one: &Diagnosis) -> Option<&Purpose> {
+    one.purposes.iter().find(|purpose| purpose.lender.is_some() && purpose.is_reached == Some(true))
+}
+
 /// Says that what was lent does not come back.
 fn of_loan(one: &Diagnosis, lost: &Purpose) -> Vec<String> {
     let point = one.mount_point.display();
-    let could = match lost.could_free_bytes {
-        Some(bytes) => format!("; up to {} could be", Bytes(bytes)),
-        None => String::new(),
-    };
+    let could = lost.could_free().map_or_else(String::new, |bytes| format!("; about {bytes} could be"));
     let mend = one.findings.iter().find(|finding| finding.code == Code::NothingComesBack);
     let mend = mend.and_then(|finding| finding.mend.as_ref()).map_or_else(String::new, |mend| sentence(mend));
     let unseen = match lost.lender {
         Some(Lender::Outside) => " How much it still holds cannot be seen from here.",
         _ => "",
     };
-    vec![
+    let lines = [
         format!("Trim {point}: nothing gives its {} back today{could}.", lent(lost.aim)),
         format!("That decides here, whatever the drive gains: {}.{unseen}", lost.words()),
         mend,
-    ]
+    ];
+    lines.into_iter().filter(|line| !line.is_empty()).collect()
 }
 
 /// The purpose that decides on a file system: what is lent, if nothing gives it back or there is nothing else.

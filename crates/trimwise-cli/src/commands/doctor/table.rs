@@ -75,11 +75,14 @@ fn file_system(one: &Diagnosis) -> String {
         let layer = plain(&format!("{} ({})", layer.name, layer.what.trim()));
         text += &format!("{indent}{layer}: {takes}{counted}\n");
     }
-    let is_reached = |purpose: &&Purpose| purpose.is_reached == Some(true);
-    let purposes: Vec<_> = one.purposes.iter().filter(is_reached).collect();
     // That a drive of its own gains needs no word.
-    if purposes.iter().any(|purpose| purpose.aim != Aim::Flash) {
-        let words: Vec<String> = purposes.iter().map(|purpose| purpose.words()).collect();
+    if one.purposes.iter().any(|purpose| purpose.aim != Aim::Flash) {
+        let words = |purpose: &Purpose| match purpose.is_reached {
+            Some(true) => purpose.words(),
+            Some(false) => format!("{} (no discard arrives)", purpose.words()),
+            None => format!("{} (unknown whether one arrives)", purpose.words()),
+        };
+        let words: Vec<String> = one.purposes.iter().map(words).collect();
         text += &folded(&plain(&format!("  A discard is for: {}.", words.join("; "))), 4);
     }
     text + &findings(&one.findings, "remedy")

@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use trimwise_linux::doctor::{Aim, DoctorError, Finding, Lender, Report, examine};
+use trimwise_linux::doctor::{Aim, DoctorError, Finding, Lender, Report, examine, why_not_on_this_kernel};
 use trimwise_linux::host_root::HostRoot;
 use trimwise_linux::today::Sends;
 

@@ -1,9 +1,10 @@
 //! What discards are for where the drive is not the file system's own: space of pools and images, and memory.
 
+use trimwise_linux::mount::mounts;
+
 use super::*;
 use trimwise_linux::block_device::SysBlock;
 use trimwise_linux::doctor::{Gauge, Loan, Share, loan};
-use trimwise_linux::mount::mounts;
 
 /// An ext4 with these mount options on a thin volume, in a pool on `disk`.
 fn thin(options: &str, disk: &str) -> String {
@@ -69,6 +70,22 @@ fn where_only_space_counts_it_is_to_be_trimmed() {
             "space.trim.nothing-comes-back",
             Some(true),
             &["space on the other end of sdd (iSCSI)", "how much cannot be seen from here"],
+        ),
+        // A timer that leaves it out has its own remedy.
+        (
+            &format!(
+                "{}\ntimer",
+                thin("", SDA).replace("etc/fstab /dev/mapper/vg-thin /data", "etc/fstab /dev/sdz /other")
+            ),
+            "!mount.fstab.missing !space.trim.nothing-comes-back",
+            Some(true),
+            &["WRONG /data: nothing gives back the space", "!# fstrim --verbose"],
+        ),
+        (
+            &thin("", SDA).replace(" - ext4 /dev/mapper/vg-thin rw", " - ext4 /dev/mapper/vg-thin ro"),
+            "mount.options.read-only",
+            Some(true),
+            &[],
         ),
         // A drive of its own is another matter: the flash alone decides.
         (&on(SDA, ""), "mount.trim.nothing", Some(true), &[]),
@@ -141,14 +158,36 @@ fn pieces_smaller_than_a_chunk_stay_with_discard_alone() {
     const CODE: &str = "fs.ext4.discards-too-much space.granularity.too-coarse";
     let timed = format!("{}\nscript etc/cron.weekly/fstrim", thin(",discard", SDA));
     let fine = thin(",discard", SDA).replace("discard_granularity 262144", "discard_granularity 4096");
-    let words = &["note dm-4: only whole, aligned pieces of 256 KiB come back", "before Linux 6.10"];
+    const OLD: &str = "file proc/sys/kernel/osrelease 5.10.0";
+    let words = &[
+        "note dm-4: only whole, aligned pieces of 256 KiB come back",
+        "# systemctl enable --now fstrim.timer\n",
+    ];
+    // Below a layer with smaller granules.
+    let below = thin(",discard", SDA)
+        .replace("dm-4/queue", "dm-2/queue")
+        .replace("granularity 262144", "granularity 1048576");
     judge(&[
         (&thin(",discard", SDA), CODE, Some(true), words),
+        (&below, CODE, Some(true), &["note dm-2: only whole, aligned pieces of 1 MiB come back"]),
+        // There fstrim skips what it trimmed once, and the timer alone does not help.
+        (
+            &format!("{}\n{OLD}", thin(",discard", SDA)),
+            "space.granularity.too-coarse",
+            Some(true),
+            &["# mount -o remount,nodiscard /data\n  # systemctl enable --now fstrim.timer\n"],
+        ),
+        (
+            &format!("{timed}\n{OLD}"),
+            "mount.discard.and-timer space.granularity.too-coarse",
+            Some(true),
+            &["# mount -o remount,nodiscard /data\n", "!systemctl enable"],
+        ),
         (
             &thin(",discard", SDA).replace("ext4", "xfs"),
             "space.granularity.too-coarse",
             Some(true),
-            &["!6.10"],
+            &["!nodiscard"],
         ),
         (&timed, "mount.discard.and-timer fs.ext4.discards-too-much", Some(true), &[]),
         (&fine, "fs.ext4.discards-too-much", Some(true), &[]),
@@ -177,5 +216,32 @@ fn btrfs_has_two_kinds_of_discard() {
         let today = &report.file_systems[0].today;
         assert_eq!(today.sends(fs_type), sends, "{fs_type}");
         assert_eq!(today.policy(fs_type).is_none(), sends == Some(Sends::InCall), "{fs_type}");
+    }
+}
+
+/// trimwised leaves such a file system alone, and `trim` refuses it.
+#[test]
+fn a_stack_that_a_kernel_destroys_is_not_trimmed() {
+    let why = |kernel: &str, level: &str| {
+        let host = built(&format!(
+            "mount 22 1 9:0 / /srv rw - xfs /dev/md0 rw\ndisk {SDA} 8:0 {GIB}\non md0 9:0 {GIB} {SDA}\n\
+             file sys/devices/virtual/block/md0/md/level {level}\nfile proc/sys/kernel/osrelease {kernel}"
+        ));
+        let root = HostRoot::new(host.0.path());
+        let mounts = mounts(&root).unwrap();
+        why_not_on_this_kernel(&root, &mounts, &mounts[0])
+    };
+    let told = why("5.4.0-57-generic", "raid10").unwrap();
+    assert!(
+        told.starts_with("Linux 5.4.0-57-generic discards data that are still in use on RAID 10"),
+        "{told}"
+    );
+    for (kernel, level) in [
+        ("5.4.0-58-generic", "raid10"),
+        ("5.4.0-57-generic", "raid1"),
+        ("5.4.0-56-generic", "raid10"), // it may have the fault, which is no reason to stop what runs
+        ("6.12.43", "raid10"),
+    ] {
+        assert_eq!(why(kernel, level), None, "{kernel}, {level}");
     }
 }
