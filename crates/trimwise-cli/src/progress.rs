@@ -50,6 +50,8 @@ pub struct Progress {
     needed: AtomicUsize,
     /// The time left that the command told, and when.
     told: Mutex<Option<(Duration, Duration)>>,
+    /// The least time left that was shown.
+    least: Mutex<Option<Duration>>,
     /// What a run is called, such as `runs`.
     what: String,
     /// The current activity, if it is worth showing.
@@ -97,6 +99,7 @@ impl Progress {
             runs: (0..runs).map(|_| Run::default()).collect(),
             needed: AtomicUsize::new(runs),
             told: Mutex::default(),
+            least: Mutex::default(),
             // May contain the name of a user's file.
             what: plain(what),
             note: Mutex::default(),
@@ -151,6 +154,14 @@ impl Progress {
         Some(longest.max(all / (left.len() as u32).max(1))).filter(|left| !left.is_zero())
     }
 
+    /// Returns the time left to show, never more than was shown before.
+    fn left(&self, elapsed: Duration) -> Option<Duration> {
+        let mut least = self.least.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let left = self.remaining(elapsed)?;
+        *least = Some(least.map_or(left, |least| least.min(left)));
+        *least
+    }
+
     /// Estimates the time left from steps, assuming a constant rate; `None` if any run began with ageing, which steps
     /// do not cover.
     fn remaining_by_steps(&self, elapsed: Duration, spans: &[Span]) -> Option<Duration> {
@@ -162,8 +173,7 @@ impl Progress {
 
     /// Formats a line, for when no bar can be drawn.
     fn line(&self, elapsed: Duration) -> String {
-        let left =
-            self.remaining(elapsed).map_or(String::new(), |left| format!(", about {} left", clock(left)));
+        let left = self.left(elapsed).map_or(String::new(), |left| format!(", about {} left", clock(left)));
         format!("progress: {}, {} so far{left}", self.message(), clock(elapsed))
     }
 
@@ -173,7 +183,7 @@ impl Progress {
         if !*finished {
             self.bar.set_length(self.needed.load(Ordering::Relaxed) as u64 * STEPS);
             self.bar.set_position(self.steps());
-            let left = self.remaining(self.since.elapsed());
+            let left = self.left(self.since.elapsed());
             let left = left.map_or(String::new(), |left| format!(", {} left", clock(left)));
             self.bar.set_message(self.message() + &left);
             self.bar.tick();
@@ -338,6 +348,19 @@ mod tests {
         );
         assert!(p.draw());
         assert_eq!(p.bar.length(), Some(7 * STEPS));
+    }
+
+    #[test]
+    fn regression_the_time_left_never_grows() {
+        let p = Progress::of(10, "runs");
+        let seconds = Duration::from_secs;
+        let left = |told: u64, at: u64| {
+            *p.told.lock().unwrap() = Some((seconds(told), seconds(at)));
+            p.left(seconds(at)).map(|left| left.as_secs())
+        };
+        let shown = [left(60, 0), left(2880, 10), left(90, 20), left(40, 30), left(41, 31)];
+        assert_eq!(shown, [60, 60, 60, 40, 40].map(Some));
+        assert!(p.line(seconds(32)).ends_with("about 0:00:40 left"), "{}", p.line(seconds(32)));
     }
 
     #[test]

@@ -37,7 +37,7 @@ impl Figure {
             .map_err(|e| Failure::run(format!("cannot make the chart '{}': {e}", chart.title)))?;
         Ok(Self {
             title: chart.title.clone(),
-            caption: chart.caption.clone(),
+            caption: chart.whole_caption(),
             // Without `<`, nothing in the data can end their element or begin another.
             data: safe(data.replace('<', "\\u003c")),
             values: chart.values(),

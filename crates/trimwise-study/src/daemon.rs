@@ -6,10 +6,13 @@ use serde::Serialize;
 use serde_json::Value;
 use trimwise::failure::{Failure, Mistake, Mistakes, argument};
 use trimwise::live::Untrimmed;
+use trimwise::spelling::Accepted;
 use trimwise::units::Bytes;
+use trimwise_linux::code::CODES;
 use trimwise_linux::daemon::config::{Config, ConfigError, ConfigErrors, group_number};
 use trimwise_linux::daemon::control::{Client, ClientError, Request};
 use trimwise_linux::host_root::HostRoot;
+use trimwise_linux::mount::{Mount, mounts};
 
 use crate::conclusion;
 
@@ -45,6 +48,47 @@ pub fn normal(mount: &Path) -> Result<PathBuf, Failure> {
 /// Sends a request to the daemon whose sockets are in the folder `run`.
 pub fn ask(run: &Path, request: &Request) -> Result<Value, Failure> {
     Client::connect(run).and_then(|mut client| client.ask(request)).map_err(failed)
+}
+
+/// Explains the decisions about one file system, as [`ask_about`] does. `subject` is as the user wrote it.
+///
+/// # Errors
+///
+/// If nothing is mounted there and no daemon answers, the failure says both: the name may be the mistake.
+pub fn explain(run: &Path, subject: &Path, mount: &Path) -> Result<Value, Failure> {
+    if let Err(error @ ClientError::None { .. }) = Client::connect(run) {
+        let mounts = mounts(&HostRoot::default()).unwrap_or_default();
+        if !mounts.iter().any(|one| one.mount_point == mount) {
+            let (unknown, is_elsewhere) = (no_such(subject, &mounts), !error.elsewhere().is_empty());
+            let silent = Mistake::that(error.to_string());
+            // A daemon that runs elsewhere does not know it either.
+            let all = if is_elsewhere { vec![unknown] } else { vec![unknown, silent] };
+            return Err(Failure::Usage(Mistakes(all)));
+        }
+    }
+    ask_about(run, &Request::Explain { mount: mount.to_owned() }, mount)
+}
+
+/// Says what could be explained in place of a name that is neither a mount nor a code.
+fn no_such(subject: &Path, mounts: &[Mount]) -> Mistake {
+    const NAMED: usize = 8;
+    let mut points: Vec<String> = Vec::new();
+    for mount in mounts.iter().filter(|mount| mount.has_device()) {
+        let point = mount.mount_point.display().to_string();
+        if !points.contains(&point) {
+            points.push(point);
+        }
+    }
+    let some = points.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let more = if points.len() > NAMED { ", ..." } else { "" };
+    let mounted =
+        if points.is_empty() { "a mount point".to_owned() } else { format!("a mount point ({some}{more})") };
+    let all = format!("{mounted} or a finding's code (`trimwise explain --list`)");
+    let written = subject.display().to_string();
+    let names = points.iter().map(String::as_str).chain(CODES.iter().map(|entry| entry.code));
+    of(subject)
+        .because("no file system is mounted there, and no finding has this code")
+        .expected(Accepted::instead_of(&written, names, all))
 }
 
 /// Sends a request about one file system, and adds a [`Conclusion`](crate::conclusion::Conclusion) to the answer.

@@ -1,15 +1,20 @@
-//! fio job files on this computer: their includes, variables, and folders of them.
+//! What a workload does; and fio job files on this computer: their includes, variables, and folders of them.
 
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use trimwise::failure::{Failure, Mistake, Mistakes};
-use trimwise::spelling::Accepted;
-use trimwise::workload::apps::ALL;
+use trimwise::numbers::grouped;
+use trimwise::units::Bytes;
+use trimwise::workload::apps::parameters::Parameter;
+use trimwise::workload::apps::{ALL, Application};
 use trimwise::workload::fio::Surroundings;
+use trimwise::workload::postmark::PostmarkConfig;
 use trimwise::workload::program::Program;
+use trimwise::workload::timed::Timed;
 use trimwise_linux::files::read_input;
 
+use crate::compare::workload::{Kind, Workload};
 use crate::input;
 
 /// Names the expected input in messages.
@@ -78,45 +83,119 @@ pub fn in_folder(argument: &str) -> Result<Vec<String>, Failure> {
     Ok(arguments)
 }
 
-/// A job file as trimwise understands it.
+/// A workload as trimwise understands it.
 #[derive(Debug, Serialize)]
 pub struct Understood {
     pub trimwise: &'static str,
     pub workload: String,
-    /// One line for each job: its operations, files and end.
+    /// Of a job file, one line for each job: its operations, files and end. Otherwise what the workload does, and its
+    /// parameters.
     pub jobs: Vec<String>,
-    /// Space that the files take; `None` if some fill the free space.
+    /// Space that the files take; `None` if some fill the free space, or if nobody knows.
     pub needed_bytes: Option<u64>,
     pub tasks: u32,
     pub notes: Vec<String>,
 }
 
 impl Understood {
-    /// Reads a job file.
+    /// Reads any workload that `compare` takes.
     ///
     /// # Errors
     ///
-    /// Names every mistake in it.
+    /// Names every mistake in a job file, and what would be accepted in place of an unknown name.
     pub fn of(argument: &str) -> Result<Self, Failure> {
-        let of = Mistake::of(trimwise::failure::argument("workload"), argument);
-        let fail = || {
-            let names = ALL.iter().map(|spec| spec.name).collect::<Vec<_>>();
-            let all = format!("job:FILE.fio, or one of {}", names.join(", "));
-            let accepted = Accepted::instead_of(argument, names, all);
-            of.clone().because("neither a named workload nor a fio job").expected(accepted).fail()
+        let workload = Workload::named(argument).map_err(of_argument)?;
+        let needed = workload.needed();
+        let (jobs, tasks) = match &workload.kind {
+            Kind::Program(Program::Fio(_, jobs), _) => {
+                (jobs.description().to_string().lines().map(str::to_owned).collect(), jobs.tasks())
+            }
+            Kind::Program(Program::Applications(all), _) => {
+                (all.iter().flat_map(described).collect(), all.iter().map(Application::tasks).sum())
+            }
+            Kind::Postmark(run, _) => (vec![of_postmark(&run.config)], 1),
+            Kind::Timed(timed) => (vec![of_timed(*timed)], 1),
+            Kind::Trace(_) => (
+                vec![
+                    "the requests of a trace, which has no files (`trimwise trace info` has more)".to_owned(),
+                ],
+                1,
+            ),
+            Kind::Command(_) => (vec!["programs of your own, on a real kernel or directory".to_owned()], 1),
         };
-        if Program::job_file(argument).is_none() {
-            return Err(fail());
-        }
-        let Program::Fio(_, jobs) = program(argument)? else { return Err(fail()) };
+        let fills_space = match &workload.kind {
+            Kind::Program(Program::Fio(_, jobs), _) => jobs.fills_space(),
+            Kind::Timed(timed) => timed.fills(),
+            // Nobody knows the files of other programs.
+            Kind::Command(_) => true,
+            Kind::Program(..) | Kind::Postmark(..) | Kind::Trace(_) => false,
+        };
+        let notes = match workload.kind {
+            Kind::Program(Program::Fio(_, jobs), _) => jobs.notes,
+            _ => Vec::new(),
+        };
         Ok(Self {
             trimwise: trimwise::VERSION,
             workload: argument.to_owned(),
-            jobs: jobs.description().to_string().lines().map(str::to_owned).collect(),
-            needed_bytes: Some(jobs.needed().0).filter(|_| !jobs.fills_space()),
-            tasks: jobs.tasks(),
-            notes: jobs.notes,
+            jobs,
+            needed_bytes: (!fills_space).then_some(needed.0),
+            tasks,
+            notes,
         })
+    }
+}
+
+/// Names the field as the argument that it is here.
+fn of_argument(failure: Failure) -> Failure {
+    let Failure::Usage(Mistakes(mut mistakes)) = failure else { return failure };
+    let argument = trimwise::failure::argument("workload");
+    for asked in mistakes.iter_mut().flat_map(|mistake| &mut mistake.asked) {
+        if asked.key.name() == argument.name() {
+            asked.key = argument.clone();
+        }
+    }
+    Failure::Usage(Mistakes(mistakes))
+}
+
+fn described(application: &Application) -> Vec<String> {
+    let spec = ALL.iter().find(|spec| spec.name == application.name());
+    let Some(spec) = spec else { return vec![application.to_string()] };
+    let parameter = |parameter: &Parameter| {
+        let default = parameter.shown(parameter.default);
+        let value = match application.given(parameter) {
+            Some(given) => format!("{} (default {default})", parameter.shown(given)),
+            None => default,
+        };
+        format!("  {}={value}: {}", parameter.name, parameter.about)
+    };
+    std::iter::once(format!("{}: {}", spec.name, spec.about)).chain(spec.all().map(parameter)).collect()
+}
+
+fn of_postmark(config: &PostmarkConfig) -> String {
+    let PostmarkConfig { number, transactions, size_low, size_high, read_block, write_block, .. } = config;
+    format!(
+        "PostMark: creates {} files of {} to {}, does {} transactions on them (each reads a file or appends to it, and \
+         creates one or deletes one) and deletes the rest; reads of {} and writes of {}",
+        grouped(u64::from(*number)),
+        Bytes(u64::from(*size_low)),
+        Bytes(u64::from(*size_high)),
+        grouped(u64::from(*transactions)),
+        Bytes(u64::from(*read_block)),
+        Bytes(u64::from(*write_block)),
+    )
+}
+
+fn of_timed(timed: Timed) -> String {
+    let file = timed.file();
+    let made = format!("makes a fragmented file of {} in appends of {}", file.file, file.append);
+    match timed {
+        Timed::Append(_) => format!("{made}, removes it, and times the fsync after that"),
+        Timed::FullWrite { fsync, .. } => {
+            let durably = if fsync { ", with an fsync" } else { "" };
+            format!(
+                "fills the file system and {made}, removes that{durably}, and times a write that needs its space"
+            )
+        }
     }
 }
 
@@ -150,6 +229,6 @@ mod tests {
         let error = Understood::of(&all[1]).unwrap_err().to_string();
         assert!(error.contains("line 2: include common.inc:"), "{error}");
         let error = Understood::of("backup").unwrap_err().to_string();
-        assert!(error.contains("expected job:FILE.fio, or one of lsm, "), "{error}");
+        assert!(error.contains("or one of default, lsm, ") && error.contains("job:FILE.fio"), "{error}");
     }
 }

@@ -8,6 +8,7 @@
 use serde::{Deserialize, Serialize};
 use trimwise::compare::result::{Cell, DriveFacts};
 use trimwise::failure::Failure;
+use trimwise::policy::DiscardGeneration;
 
 use crate::advise::Advice;
 use crate::caller::{Caller, OnInterrupt};
@@ -107,17 +108,20 @@ pub struct WholeComparison {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct OfCell {
     drive: Option<DriveFacts>,
+    discard: Option<DiscardGeneration>,
     postmark_report: String,
 }
 
 impl OfCell {
     fn of(cell: &Cell) -> Self {
-        Self { drive: cell.drive, postmark_report: cell.postmark_report.clone() }
+        Self { drive: cell.drive, discard: cell.discard, postmark_report: cell.postmark_report.clone() }
     }
 
     fn restore_all(all: Vec<Self>, cells: &mut [Cell]) {
         for (cell, of_cell) in cells.iter_mut().zip(all) {
-            (cell.drive, cell.postmark_report) = (of_cell.drive, of_cell.postmark_report);
+            cell.drive = of_cell.drive;
+            cell.discard = of_cell.discard;
+            cell.postmark_report = of_cell.postmark_report;
         }
     }
 }

@@ -133,6 +133,8 @@ struct Shown {
     display: Arc<dyn Progress>,
     elapsed: Elapsed,
     work: Mutex<Work>,
+    /// The least time left that was told.
+    least: Mutex<Option<Duration>>,
 }
 
 impl Shown {
@@ -153,7 +155,12 @@ impl<'a> Whole<'a> {
     pub fn of(caller: &'a dyn Caller, stop: &Arc<AtomicBool>, what: &str, kinds: &[Kind]) -> Self {
         let work = Work::of(kinds);
         let display = caller.progress(work.total(), what);
-        let shown = Arc::new(Shown { display, elapsed: caller.elapsed(), work: Mutex::new(work) });
+        let shown = Arc::new(Shown {
+            display,
+            elapsed: caller.elapsed(),
+            work: Mutex::new(work),
+            least: Mutex::default(),
+        });
         Self { caller, stop: Arc::clone(stop), shown, is_announced: AtomicBool::new(false) }
     }
 
@@ -188,6 +195,14 @@ impl<'a> Whole<'a> {
         self.shown.work().left(self.elapsed())
     }
 
+    /// Returns the time left to tell, never more than was told before.
+    pub fn left_to_tell(&self) -> Option<Duration> {
+        let mut least = self.shown.least.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = self.left()?;
+        *least = Some(least.map_or(left, |least| least.min(left)));
+        *least
+    }
+
     /// Announces once how long the runs on a kernel may take, if that is worth telling. They are those with an expected
     /// time.
     pub fn announce(&self, on: &str) {
@@ -195,7 +210,7 @@ impl<'a> Whole<'a> {
         let kinds: Vec<Kind> =
             work.kinds.iter().map(|of| of.kind).filter(|kind| kind.expected.is_some()).collect();
         drop(work);
-        let Some(left) = self.left().filter(|left| *left >= WORTH_TELLING) else { return };
+        let Some(left) = self.left_to_tell().filter(|left| *left >= WORTH_TELLING) else { return };
         if !self.is_announced.swap(true, Ordering::Relaxed) {
             let runs: usize = kinds.iter().map(|kind| kind.most).sum();
             let jobs = kinds.first().map_or(1, |kind| kind.jobs.clamp(1, runs.max(1)));

@@ -18,6 +18,7 @@ use crate::table::{bold, export, folded};
     trimwise compare --workload lsm:operations=1M,reads=95\n  \
     trimwise workloads oltp\n      \
     its parameters, and where their defaults come from\n  \
+    trimwise workloads maildir:users=8+logs\n  \
     trimwise workloads job:mine.fio:size=1g\n      \
     what a fio job does here, and what is ignored\n  \
     trimwise workloads --import workload.xml > job.fio\n      \
@@ -25,8 +26,9 @@ use crate::table::{bold, export, folded};
     trimwise workloads --json - | jq '.workloads[].name'\n\n\
     What each of them does: docs/guide.md")]
 pub struct WorkloadsArguments {
-    /// Show this one: a named workload; or what is understood of a fio job, with the options that override its own
-    #[arg(value_name = "NAME|job:FILE.fio", value_parser = word, conflicts_with_all = ["import", "csv", "markdown"])]
+    /// Show this one, written as for compare --workload: named workloads with their parameters, or what is understood of
+    /// a fio job, with the options that override its own
+    #[arg(value_name = "WORKLOAD", value_parser = word, conflicts_with_all = ["import", "csv", "markdown"])]
     pub workload: Option<String>,
 
     /// Print a workload of MQSim (workload.xml) as a fio job
@@ -96,8 +98,11 @@ fn needs(tasks: u32, bytes: Option<u64>) -> String {
 }
 
 fn job_text(job: &Understood) -> String {
-    let mut text: String = job.jobs.iter().map(|line| folded(line, 2)).collect();
-    text += &needs(job.tasks, job.needed_bytes);
+    let indent = |line: &str| 2 + line.len() - line.trim_start().len();
+    let mut text: String = job.jobs.iter().map(|line| folded(line, indent(line))).collect();
+    if !job.workload.starts_with(trimwise_study::programs::PREFIX) {
+        text += &needs(job.tasks, job.needed_bytes);
+    }
     for note in &job.notes {
         text += &folded(&format!("note: {note}"), 2);
     }
@@ -149,8 +154,33 @@ mod tests {
             );
         }
         let refused = run("oltb").unwrap_err().to_string();
-        let begin = "oltb: neither a named workload nor a fio job; did you mean `oltp`? Expected job:FILE.fio, or one of lsm, ";
+        let begin = "oltb: neither a built-in name nor a file; did you mean `oltp`? Expected a PostMark configuration, ";
         assert!(refused.starts_with(begin), "{refused}");
+        assert!(refused.contains("append[:APPEND[:FILE]]") && refused.contains("job:FILE.fio"), "{refused}");
+    }
+
+    #[test]
+    fn regression_every_workload_that_compare_takes_is_shown() {
+        let shown = |workload: &str| job_text(&Understood::of(workload).unwrap());
+        for (workload, words) in [
+            (
+                "default",
+                &["PostMark: creates 8,000 files", "80,000 transactions", "One task; the files take "][..],
+            ),
+            ("append", &["makes a fragmented file of 1 GiB", "times the fsync", "the files take 9"]),
+            ("fullwrite:64KiB:1MiB:nofsync", &["fills the file system", "the files take what is free"]),
+            ("maildir:users=7", &["maildir: ", "    users=7 (default 20): mailboxes"]),
+            ("maildir+logs", &["maildir: ", "    users=20: mailboxes", "logs: "]),
+        ] {
+            let text = shown(workload);
+            for words in words {
+                assert!(text.contains(words), "{workload}: {words}: {text}");
+            }
+        }
+        let alone = |name: &str| Understood::of(name).unwrap().needed_bytes.unwrap();
+        assert_eq!(alone("maildir+logs"), alone("maildir") + alone("logs"));
+        let refused = Understood::of("maildir:users=0").unwrap_err().to_string();
+        assert!(!refused.contains("--workload"), "there is no such option here: {refused}");
     }
 
     #[test]

@@ -6,9 +6,10 @@
 //! name.
 
 use serde::Serialize;
+use trimwise::policy::PolicyId;
 use trimwise_study::plot::Axis;
 
-use crate::figures::{NONE, nanoseconds, significant};
+use crate::figures::{NONE, nanoseconds, significant, time};
 use crate::table::plot::{Block, with_unit};
 
 /// Number of colours, dashes and markers that `page.js` has.
@@ -129,8 +130,14 @@ pub enum Drawing {
     Lines { x: Axis, y: Axis, panels: Vec<Panel> },
     /// Horizontal bars from zero.
     Bars { x: Axis, y: Axis, rows: Vec<Bar> },
-    /// A point with its interval on each row.
-    Dots { x: Axis, y: Axis, rows: Vec<Dot> },
+    /// A point with its interval on each row, and a line to it.
+    Dots {
+        x: Axis,
+        y: Axis,
+        /// Where the lines start.
+        start: Start,
+        rows: Vec<Dot>,
+    },
     /// Coloured cells; the first row is at the bottom.
     Heat {
         x: Axis,
@@ -141,6 +148,15 @@ pub enum Drawing {
     },
     /// What blocks hold: each is a bar, filled by its parts.
     Blocks { x: Axis, y: Axis, parts: Vec<Part>, panels: Vec<BlocksPanel> },
+}
+
+/// Where the lines of a chart start: at the bound, if there is one, so that small differences can be seen.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Start {
+    Zero,
+    /// At the value of a policy that none can beat.
+    Bound(f64),
 }
 
 /// One of several charts with the same axes.
@@ -230,6 +246,8 @@ pub struct Dot {
     pub runs: Vec<f64>,
     /// Text at the end of the row.
     pub figure: String,
+    /// No difference from the baseline was found, so that none is drawn.
+    pub alike: bool,
 }
 
 /// One of several heat maps with the same axes.
@@ -280,6 +298,21 @@ impl Chart {
             caption: caption.into(),
             drawing: Drawing::Lines { x, y, panels: vec![panel] },
         }
+    }
+
+    /// Returns the caption, with the words that say where bars and lines start.
+    pub fn whole_caption(&self) -> String {
+        let start = match &self.drawing {
+            Drawing::Bars { x, .. } if !x.log => "Bars start at zero.".to_owned(),
+            Drawing::Dots { x, start: Start::Zero, .. } if !x.log => "Lines start at zero.".to_owned(),
+            Drawing::Dots { x, start: Start::Bound(at), .. } if !x.log => format!(
+                "Lines start at the bound, not at zero: {} under {}, which no policy can beat.",
+                with_unit_of(*at, x),
+                PolicyId::IDEAL
+            ),
+            _ => return self.caption.clone(),
+        };
+        [&*self.caption, &start].join(" ").trim_start().to_owned()
     }
 
     /// Returns true if there is nothing to draw.
@@ -388,6 +421,15 @@ fn said(axis: &Axis) -> String {
 
 fn shown(value: f64, axis: &Axis) -> String {
     if axis.unit == "ns" { nanoseconds(value) } else { significant(value) }
+}
+
+/// Writes a value with its unit.
+fn with_unit_of(value: f64, axis: &Axis) -> String {
+    match &*axis.unit {
+        "s" => time(value),
+        "ns" => nanoseconds(value),
+        _ => significant(value),
+    }
 }
 
 #[cfg(test)]

@@ -334,7 +334,7 @@
 
   // Rows with a name above each: long names have room, on any screen.
   const rows = (data, frame, values, each, draw) => {
-    const x = scale(data.x, values, !data.x.log);
+    const x = scale(data.x, values, !data.x.log && data.start?.bound === undefined);
     const figure = Math.max(...data.every.map(row => wide(row.figure))) + 10;
     const box = { left: 4, top: 4, width: frame.width - figure - 8, height: data.rows.length * each + 4 };
     const names = paragraph(data.y.label || "", 0, 14, frame.width, frame.svg, { class: "axis axis-y" });
@@ -371,10 +371,13 @@
     });
   };
   const dots = (data, frame) => {
-    const values = data.every.flatMap(row => [row.value, ...row.runs, ...(row.interval ?? [])]);
+    const from = data.start.bound ?? 0;
+    const values = data.every.flatMap(row => [row.value, ...row.runs, ...(row.interval ?? [])]).concat(data.x.log ? [] : from);
     return rows(data, frame, values, 42, (row, top, px) => {
       const y = top + 8, style = coloured(row.style);
-      make("path", { class: "track", d: `M${px(data.x.log ? row.value : 0)},${y}H${px(row.value)}`, style }, frame.svg);
+      if (!row.alike) {
+        make("path", { class: "track", d: `M${px(data.x.log ? row.value : from)},${y}H${px(row.value)}`, style }, frame.svg);
+      }
       row.runs.forEach(run => make("path", { class: "run", d: `M${px(run)},${y - 7}V${y + 7}`, style }, frame.svg));
       let end = px(row.value);
       if (row.interval) {
@@ -383,7 +386,7 @@
           frame.svg);
         end = Math.max(end, high);
       }
-      marker(row.style, px(row.value), y, frame.svg);
+      marker(row.alike ? { ...row.style, hollow: true } : row.style, px(row.value), y, frame.svg);
       const words = [`median ${full(row.value, data.x)}`];
       if (row.interval) words.push(`interval ${full(row.interval[0], data.x)} to ${full(row.interval[1], data.x)}`);
       frame.mark({ x: px(row.value), y, title: row.name, words });

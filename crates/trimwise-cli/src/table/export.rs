@@ -3,8 +3,9 @@
 //! A command lays out its tables while it makes its text. [`tables_of`] makes that text and keeps what was laid out, so
 //! each table has all forms, with the same cells.
 //!
-//! In CSV a cell such as `~ +83.4 %` is a number. A column of such cells becomes up to three: the number, with its unit
-//! in the heading; the percentage after `±`; and the mark `~`. A column in which any cell is something else stays text.
+//! The headings of CSV depend on the command, never on the figures: a column of a declared [`Kind`] has its unit in the
+//! heading, and `±` or `~` in columns of their own, whatever the cells are. In other columns a figure has its unit behind
+//! it, always the same for a kind: `s`, `bytes`, `%`.
 
 use std::cell::RefCell;
 
@@ -13,11 +14,36 @@ use trimwise_study::plot::Table;
 
 thread_local! {
     /// The tables laid out so far, while [`tables_of`] collects them.
-    static LAID_OUT: RefCell<Option<Vec<Table>>> = const { RefCell::new(None) };
+    static LAID_OUT: RefCell<Option<Vec<Kept>>> = const { RefCell::new(None) };
+}
+
+/// A table as it is shown, and as programs read it.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    shown: Table,
+    /// `None`: as shown.
+    for_programs: Option<Table>,
+    /// By column; text if missing.
+    kinds: Vec<Kind>,
+}
+
+/// What the cells of a column are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kind {
+    #[default]
+    Text,
+    /// A number in this unit: `s`, `bytes`, `%` or none.
+    Number(&'static str),
+    /// Seconds, with the reach of the interval in percent.
+    Measured,
+    /// A change in percent, with a mark if it is not significant.
+    Change,
+    /// The number of runs, and whether they are exact.
+    Runs,
 }
 
 /// Makes a text, and returns it with the tables in it.
-pub fn tables_of(text: impl FnOnce() -> String) -> (String, Vec<Table>) {
+pub fn tables_of(text: impl FnOnce() -> String) -> (String, Vec<Kept>) {
     LAID_OUT.set(Some(Vec::new()));
     let text = text();
     (text, LAID_OUT.take().unwrap_or_default())
@@ -36,57 +62,130 @@ pub fn keep(
         let header = header.iter().map(|heading| heading.as_ref().to_owned()).chain(described).collect();
         let row = |(at, row): (usize, &[String])| row.iter().chain(descriptions.get(at)).cloned().collect();
         let rows = rows.into_iter().enumerate().map(|(at, cells)| row((at, cells.as_ref()))).collect();
-        kept.push(Table { title: title.to_owned(), header, rows });
+        let shown = Table { title: title.to_owned(), header, rows };
+        kept.push(Kept { shown, for_programs: None, kinds: Vec::new() });
+    });
+}
+
+/// Declares the kinds of columns of the table laid out last, by heading.
+pub fn declare(kind: impl Fn(&str) -> Kind) {
+    LAID_OUT.with_borrow_mut(|kept| {
+        let Some(last) = kept.as_mut().and_then(|kept| kept.last_mut()) else { return };
+        last.kinds = last.shown.header.iter().map(|heading| kind(heading)).collect();
+    });
+}
+
+/// Replaces the table laid out last with one for programs, which has columns that are shown only sometimes.
+pub fn replace(columns: impl FnOnce() -> (Vec<(String, Kind)>, Vec<Vec<String>>)) {
+    LAID_OUT.with_borrow_mut(|kept| {
+        let Some(last) = kept.as_mut().and_then(|kept| kept.last_mut()) else { return };
+        let (columns, rows) = columns();
+        let (header, kinds) = columns.into_iter().unzip();
+        last.for_programs = Some(Table { title: last.shown.title.clone(), header, rows });
+        last.kinds = kinds;
     });
 }
 
 /// Writes tables as CSV (RFC 4180, but with newlines only).
 ///
-/// Of several tables, those with the same columns become one, whose first column is the title. Others follow after an
+/// A table with a title has it as the first column. Tables with the same columns become one; others follow after an
 /// empty line.
-pub fn csv(tables: &[Table]) -> String {
-    let has_titles = tables.len() > 1;
-    let mut joined: Vec<Table> = Vec::new();
-    for table in tables {
-        let title = has_titles.then(|| table.title.clone());
-        let heading = has_titles.then(|| "table".to_owned());
-        let header: Vec<String> = heading.into_iter().chain(table.header.iter().cloned()).collect();
+pub fn csv(tables: &[Kept]) -> String {
+    let mut joined: Vec<Vec<Vec<String>>> = Vec::new();
+    for kept in tables {
+        let table = kept.for_programs.as_ref().unwrap_or(&kept.shown);
+        let headings = headings(&table.header);
+        let kind = |at: usize| kept.kinds.get(at).copied().unwrap_or_default();
+        let title = (!table.title.is_empty()).then_some(&*table.title);
+        let header = headings.iter().enumerate().flat_map(|(at, heading)| kind(at).headings(heading));
+        let header: Vec<String> = title.map(|_| "table".to_owned()).into_iter().chain(header).collect();
         let mut name = String::new();
         let rows = table.rows.iter().map(|row| {
-            let mut row = row.clone();
-            // A blank name stands for that of the row above, which a reader sees and a program does not.
-            if let Some(first) = row.first_mut() {
-                match first.trim() {
-                    "" => first.clone_from(&name),
-                    named => name = named.to_owned(),
+            let cells = row.iter().enumerate().flat_map(|(at, cell)| match (at, cell.trim()) {
+                // A blank name stands for that of the row above, which a reader sees and a program does not.
+                (0, "") => vec![name.clone()],
+                (0, named) => {
+                    named.clone_into(&mut name);
+                    vec![name.clone()]
                 }
-            }
-            title.iter().cloned().chain(row).collect()
+                (_, cell) => kind(at).cells(cell),
+            });
+            title.map(str::to_owned).into_iter().chain(cells).collect()
         });
-        match joined.iter_mut().find(|other| other.header == header) {
-            Some(other) => other.rows.extend(rows),
-            None => joined.push(Table { title: String::new(), rows: rows.collect(), header }),
+        match joined.iter_mut().find(|other| other[0] == header) {
+            Some(other) => other.extend(rows),
+            None => joined.push(std::iter::once(header.clone()).chain(rows).collect()),
         }
     }
-    let names = 1 + usize::from(has_titles);
-    joined.iter().map(|table| csv_of(table, names)).collect::<Vec<_>>().join("\n")
+    let line = |row: &Vec<String>| row.iter().map(|cell| quoted(cell)).collect::<Vec<_>>().join(",") + "\n";
+    joined.iter().map(|rows| rows.iter().map(line).collect::<String>()).collect::<Vec<_>>().join("\n")
 }
 
-fn csv_of(table: &Table, names: usize) -> String {
-    let column = |at: usize| {
-        let cells: Vec<&str> = table.rows.iter().map(|row| row.get(at).map_or("", String::as_str)).collect();
-        let quantities = if at < names { None } else { quantities(&table.header[at], &cells) };
-        quantities.unwrap_or_else(|| vec![as_text(&table.header[at], &cells)])
+/// Returns headings of which none is blank and no two are the same. One that occurs again belongs to the last column
+/// before it whose heading does not.
+fn headings(header: &[String]) -> Vec<String> {
+    let filled = |(at, heading): (usize, &String)| match heading.trim() {
+        "" if at == 0 => "name".to_owned(),
+        "" => "note".to_owned(),
+        heading => heading.to_owned(),
     };
-    let columns: Vec<Vec<String>> = (0..table.header.len()).flat_map(column).collect();
-    let line =
-        |at: usize| columns.iter().map(|column| quoted(&column[at])).collect::<Vec<_>>().join(",") + "\n";
-    (0..=table.rows.len()).map(line).collect()
+    let filled: Vec<String> = header.iter().enumerate().map(filled).collect();
+    let is_single = |heading: &String| filled.iter().filter(|other| *other == heading).count() == 1;
+    let mut owner = "";
+    let mut named = Vec::new();
+    for heading in &filled {
+        if is_single(heading) {
+            owner = heading;
+            named.push(heading.clone());
+        } else {
+            named.push(format!("{owner} {heading}").trim_start().to_owned());
+        }
+    }
+    named
 }
 
-fn as_text(heading: &str, cells: &[&str]) -> Vec<String> {
-    let cell = |cell: &&str| if *cell == NONE { String::new() } else { cell.trim().to_owned() };
-    std::iter::once(heading.to_owned()).chain(cells.iter().map(cell)).collect()
+impl Kind {
+    /// Returns the headings of its columns.
+    fn headings(self, heading: &str) -> Vec<String> {
+        let of = |part: &str| format!("{heading}, {part}");
+        match self {
+            Self::Text | Self::Number("") => vec![heading.to_owned()],
+            Self::Number(unit) => vec![of(unit)],
+            Self::Measured => vec![of("s"), of("\u{b1} %")],
+            Self::Change => vec![of("%"), of("~")],
+            Self::Runs => vec![heading.to_owned(), "exact".to_owned()],
+        }
+    }
+
+    /// Returns the cells of its columns. What is no number of this unit stays as it is.
+    fn cells(self, cell: &str) -> Vec<String> {
+        let read = Quantity::of(cell);
+        let plain = || if cell == NONE { String::new() } else { cell.to_owned() };
+        let number = |unit: &str| match &read {
+            Some(read) if read.unit == unit || read.number.is_empty() => read.number.clone(),
+            _ => plain(),
+        };
+        let of_read = |part: fn(&Quantity) -> &str| {
+            read.as_ref().map_or_else(String::new, |read| part(read).to_owned())
+        };
+        match self {
+            Self::Text => match &read {
+                Some(Quantity { number, unit, plus_minus_percent, mark: "" })
+                    if plus_minus_percent.is_empty() =>
+                {
+                    vec![format!("{number} {unit}").trim().to_owned()]
+                }
+                _ => vec![plain()],
+            },
+            Self::Number(unit) => vec![number(unit)],
+            Self::Measured => vec![number("s"), of_read(|read| &read.plus_minus_percent)],
+            Self::Change => vec![number("%"), of_read(|read| read.mark)],
+            Self::Runs => {
+                let (runs, exact) = cell.split_once(", ").unwrap_or((cell, ""));
+                vec![runs.to_owned(), exact.to_owned()]
+            }
+        }
+    }
 }
 
 fn quoted(cell: &str) -> String {
@@ -105,9 +204,6 @@ struct Quantity {
     plus_minus_percent: String,
     mark: &'static str,
 }
-
-/// Reads a part of a quantity that becomes a column.
-type Part = fn(&Quantity) -> &str;
 
 /// Units of cells: that of the heading, the digits by which a decimal unit is smaller, and the bytes of one of a size.
 const UNITS: [(&str, &str, usize, f64); 15] = [
@@ -171,26 +267,6 @@ fn digits(number: &str) -> Option<String> {
     is_number.then(|| format!("{sign}{}", unsigned.replace(',', "")))
 }
 
-/// Returns the columns of a column of numbers, with their headings; `None` if any cell is something else.
-fn quantities(heading: &str, cells: &[&str]) -> Option<Vec<Vec<String>>> {
-    let cells: Vec<Quantity> = cells.iter().map(|cell| Quantity::of(cell)).collect::<Option<_>>()?;
-    let mut known = cells.iter().filter(|cell| !cell.number.is_empty());
-    let unit = known.next().map_or("", |cell| cell.unit);
-    if known.any(|cell| cell.unit != unit) {
-        return None;
-    }
-    let column = |unit: &str, of: Part| {
-        let heading = if unit.is_empty() { heading.to_owned() } else { format!("{heading}, {unit}") };
-        let column = std::iter::once(heading).chain(cells.iter().map(|cell| of(cell).to_owned()));
-        column.collect::<Vec<String>>()
-    };
-    let mut columns = vec![column(unit, |cell| &cell.number)];
-    let others: [(&str, Part); 2] = [("\u{b1} %", |cell| &cell.plus_minus_percent), ("~", |cell| cell.mark)];
-    let is_used = |(_, of): &(&str, Part)| cells.iter().any(|cell| !of(cell).is_empty());
-    columns.extend(others.into_iter().filter(is_used).map(|(unit, of)| column(unit, of)));
-    Some(columns)
-}
-
 /// Returns true for a number with anything behind it, and for no figure.
 fn is_about_a_number(cell: &str) -> bool {
     let cell = cell.trim_start_matches(['~', ' ', '<', '+', '-']).trim_start_matches(MINUS);
@@ -198,7 +274,7 @@ fn is_about_a_number(cell: &str) -> bool {
 }
 
 /// Writes tables as GitHub's Markdown, each below its title. Columns of numbers are aligned to the right.
-pub fn markdown(tables: &[Table]) -> String {
+pub fn markdown(tables: &[Kept]) -> String {
     let table = |table: &Table| {
         let title =
             if table.title.is_empty() { String::new() } else { format!("**{}**\n\n", escaped(&table.title)) };
@@ -212,7 +288,7 @@ pub fn markdown(tables: &[Table]) -> String {
         let rows: String = table.rows.iter().map(|row| line(row)).collect();
         format!("{title}{}| {} |\n{rows}", line(&table.header), rules.join(" | "))
     };
-    tables.iter().map(table).collect::<Vec<_>>().join("\n")
+    tables.iter().map(|kept| table(&kept.shown)).collect::<Vec<_>>().join("\n")
 }
 
 /// Escapes what Markdown or HTML would interpret.
@@ -237,41 +313,87 @@ mod tests {
         rows.iter().map(|row| row.iter().map(|cell| (*cell).to_owned()).collect()).collect()
     }
 
-    fn compared() -> Vec<Table> {
-        let header = ["policy", "n", "total", "vs off", "vs ideal", "erases", "stale max"];
-        let cells = rows(&[
-            &["off", "1, exact", "238.9 s ± 0.1 %", "", "~ +83.4 %", "17,760", "1.6 GiB"],
-            &["set:40:90+lazy", "6", "1,463 s ± 10.3 %", "\u{2212}39.6 %", "0.0 %", "-", "332.1 MiB"],
-            &["ideal", "6", "12.30 ms", "~", "", "0", "0 B"],
-        ]);
-        tables_of(|| laid_out(&header, &cells)).1
+    fn of_compare(heading: &str) -> Kind {
+        match heading {
+            "n" => Kind::Runs,
+            "total" => Kind::Measured,
+            "vs off" | "vs ideal" => Kind::Change,
+            "erases" => Kind::Number(""),
+            "stale max" => Kind::Number("bytes"),
+            _ => Kind::Text,
+        }
     }
+
+    fn compared(cells: &[&[&str]]) -> Vec<Kept> {
+        let header = ["policy", "n", "total", "vs off", "vs ideal", "erases", "stale max"];
+        let table = || {
+            let text = laid_out(&header, &rows(cells));
+            declare(of_compare);
+            text
+        };
+        tables_of(table).1
+    }
+
+    const HEADINGS: &str = "policy,n,exact,\"total, s\",\"total, ± %\",\"vs off, %\",\"vs off, ~\",\"vs ideal, %\",\
+                            \"vs ideal, ~\",erases,\"stale max, bytes\"\n";
 
     #[test]
     fn a_column_of_numbers_has_its_unit_in_the_heading() {
+        let cells: [&[&str]; 3] = [
+            &["off", "1, exact", "238.9 s ± 0.1 %", "", "~ +83.4 %", "17,760", "1.6 GiB"],
+            &["set:40:90+lazy", "6", "1,463 s ± 10.3 %", "\u{2212}39.6 %", "0.0 %", "-", "332.1 MiB"],
+            &["ideal", "6", "12.30 ms", "~", "", "0", "0 B"],
+        ];
         let expected = "\
-policy,n,\"total, s\",\"total, ± %\",\"vs off, %\",\"vs off, ~\",\"vs ideal, %\",\"vs ideal, ~\",erases,\"stale max, bytes\"
-off,\"1, exact\",238.9,0.1,,,83.4,~,17760,1717986918
-set:40:90+lazy,6,1463,10.3,-39.6,,0.0,,,348232090
-ideal,6,0.01230,,,~,,,0,0
+off,1,exact,238.9,0.1,,,83.4,~,17760,1717986918
+set:40:90+lazy,6,,1463,10.3,-39.6,,0.0,,,348232090
+ideal,6,,0.01230,,,~,,,0,0
 ";
-        assert_eq!(csv(&compared()), expected);
+        assert_eq!(csv(&compared(&cells)), format!("{HEADINGS}{expected}"));
     }
 
     #[test]
-    fn a_column_with_anything_else_stays_text() {
-        let of = |cells: &[&str]| quantities("x", cells).map(|columns| columns.concat().join("|"));
-        assert_eq!(of(&["5.7 ms", "283.1 µs bg"]), None);
-        assert_eq!(of(&["5.7 ms", "3 %"]), None, "two units");
-        assert_eq!(of(&["1,2", "3"]), None, "a list");
-        assert_eq!(of(&["< 0.1 %", "3.0 %"]), None);
-        assert_eq!(of(&["100-120"]), None);
-        assert_eq!(of(&["6.12", "6.1"]).as_deref(), Some("x|6.12|6.1"), "a version keeps its digits");
-        assert_eq!(of(&["+3 s", "5 ns", "-"]).as_deref(), Some("x, s|3|0.000000005|"));
-        assert_eq!(
-            csv(&[Table::new("", ["a", "b"], vec![["-".into(), "x \"y\"\nz".into()]])]),
-            "a,b\n,\"x \"\"y\"\"\nz\"\n"
+    fn regression_headings_are_the_same_whatever_the_figures_are() {
+        for cells in [
+            ["off", "1", "1 s", "-", "-", "-", "-"],
+            ["off", "1", "12 ms", "", "", "none", "unknown"],
+            ["off", "1, exact", "-", "~", "~ +3 %", "1", "3 KiB"],
+        ] {
+            let text = csv(&compared(&[&cells]));
+            assert!(text.starts_with(HEADINGS), "{text}");
+            let columns = |line: &str| line.replace(", ", "").matches(',').count();
+            assert_eq!(text.lines().map(columns).collect::<Vec<_>>(), [10, 10], "{text}");
+        }
+        assert!(
+            csv(&compared(&[&["off", "1", "1 s", "", "", "none", "unknown"]])).ends_with(",none,unknown\n")
         );
+    }
+
+    #[test]
+    fn regression_no_heading_is_blank_and_none_occurs_twice() {
+        let of =
+            |header: &[&str]| headings(&header.iter().map(|h| (*h).to_owned()).collect::<Vec<_>>()).join("|");
+        assert_eq!(of(&["", "extents", "bytes", ""]), "name|extents|bytes|note");
+        let advised = ["policy", "waiting", "longer", "interval", "wear", "interval"];
+        assert_eq!(of(&advised), "policy|waiting|longer|longer interval|wear|wear interval");
+        let vendors = ["Type", "NODISCARD", "published", "error", "DISCARD", "published", "error"];
+        let expected =
+            "Type|NODISCARD|NODISCARD published|NODISCARD error|DISCARD|DISCARD published|DISCARD error";
+        assert_eq!(of(&vendors), expected);
+    }
+
+    #[test]
+    fn a_column_of_no_kind_has_figures_in_one_unit_and_else_text() {
+        let cells = |cell| Kind::Text.cells(cell).concat();
+        for text in ["283.1 \u{b5}s bg", "1,2", "< 0.1 %", "100-120", "6.12", "~ 3"] {
+            assert_eq!(cells(text), text);
+        }
+        assert_eq!([cells("5.7 ms"), cells("1.5 KiB"), cells("3 %")], ["0.0057 s", "1536 bytes", "3 %"]);
+        assert_eq!([cells("1,234"), cells("\u{2212}3"), cells("-")], ["1234", "-3", ""]);
+        assert_eq!(Kind::Number("s").cells("3 %"), ["3 %"], "another unit");
+        let table = Table::new("", ["a", "b"], vec![["-".into(), "x \"y\"\nz".into()]]);
+        let kept = Kept { shown: table, for_programs: None, kinds: Vec::new() };
+        assert_eq!(csv(&[kept]), "a,b\n-,\"x \"\"y\"\"\nz\"\n");
     }
 
     /// Each function that writes a number in a cell is read back.
@@ -340,6 +462,6 @@ c,y
         laid_out(&["x"], &rows(&[&["before"]]));
         let (text, tables) = tables_of(|| "no table".to_owned());
         assert_eq!((&*text, tables.len()), ("no table", 0));
-        assert_eq!(compared().len(), 1);
+        assert_eq!(compared(&[]).len(), 1);
     }
 }

@@ -25,6 +25,20 @@ fn without_a_daemon_it_says_so() {
 }
 
 #[test]
+fn regression_explain_says_that_nothing_has_this_name_before_that_nobody_listens() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().to_str().unwrap();
+    let output = trimwise(&["explain", "NOPE", "--run", run]);
+    let whole =
+        ["NOPE: no file system is mounted there, and no finding has this code", "`trimwise explain --list`"];
+    refused(2, &output, &whole);
+    // Unless a daemon listens elsewhere on this host, which would not know it either.
+    let text = text(&output.stderr);
+    assert!(text.contains("trimwised is not listening") || text.lines().count() == 1, "{text}");
+    assert!(text.starts_with("error: NOPE: "), "{text}");
+}
+
+#[test]
 fn a_configuration_is_checked_and_all_that_is_wrong_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("trimwise.toml");

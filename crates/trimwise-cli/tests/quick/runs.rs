@@ -325,9 +325,11 @@ fn conditions_and_a_saved_result_decide_about_the_exit_code() {
     let (code, out, err) = compare(10, "--reps 4 --csv", &[]);
     assert_eq!(code, Some(0), "{err}");
     let mut lines = out.lines();
-    let header = "policy,n,\"total, s\",\"total, ± %\",vs off,\"vs off, ~\",vs ideal,trans./s,WA,";
+    let header = "table,policy,on,today,n,exact,\"total, s\",\"total, ± %\",\"vs off, %\",\"vs off, ~\",\"vs ideal, %\",\"vs \
+                  ideal, ~\",trans./s,";
     assert!(lines.next().unwrap().starts_with(header), "{out}");
-    assert!(lines.next().unwrap().starts_with("off,4,0.00") && lines.count() == 1, "{out}");
+    let first = "\"sata-small: PostMark small.pmrc, 10 % full\",off,model,,4,,0.00";
+    assert!(lines.next().unwrap().starts_with(first) && lines.count() == 1, "{out}");
     for (at, options, condition, code, words) in [
         (10, "--reps 1", "stale_units_max of commit < off", 3, "cannot be told with so few runs"),
         (

@@ -75,8 +75,10 @@ impl<'a> First<'a> {
         cells.sort_by_key(|cell| (order.iter().position(|policy| *policy == cell.policy), cell.rep));
         if let Some(text) = (self.compare)(cells).and_then(|comparison| in_words(&comparison)) {
             let (done, all) = self.whole.counts();
-            let left =
-                self.whole.left().map_or(String::new(), |left| format!(", about {} left", about(left)));
+            let left = self
+                .whole
+                .left_to_tell()
+                .map_or(String::new(), |left| format!(", about {} left", about(left)));
             let text =
                 format!("{label}, after {done} of at most {all} runs: {text} It is being refined{left}.");
             self.whole.part(0).note(&text);

@@ -27,6 +27,10 @@ use crate::whole::{Kind, Whole};
 /// Repetitions at other fullness: a hint, not a proof.
 const NEARBY_REPS: u32 = 3;
 
+/// How much fuller and emptier, in percent of the file system, and how full at most.
+const NEARBY_STEP: u64 = 10;
+pub const NEARBY_MAX: u64 = 95;
+
 /// Maximum number of policies that the search adds to the comparison: the two best, and the best interval.
 const ADDED_MAX: usize = 3;
 
@@ -275,6 +279,12 @@ impl<'a> Hunt<'a> {
         ran
     }
 
+    /// Returns how full the fuller file system would be, in percent, if the workload does not fit on that.
+    pub fn unfit_nearby(&self) -> Option<u64> {
+        let fuller = self.plan.utilization?.percent() + NEARBY_STEP;
+        nearby_of(&self.plan).iter().all(|fit| fit.percent() != fuller).then_some(fuller)
+    }
+
     fn each(&self, policies: &[Trimmer], reps: u32) -> Ran {
         let runs: Vec<(Trimmer, u32)> =
             policies.iter().flat_map(|&policy| (0..reps).map(move |rep| (policy, rep))).collect();
@@ -348,13 +358,13 @@ fn policies(plan: &on_model::Plan, shortlist: &[Trimmer]) -> Vec<Trimmer> {
 
 /// Returns how full a fuller and an emptier file system would be, where the workload fits.
 fn nearby_of(plan: &on_model::Plan) -> Vec<Utilization> {
-    const STEP: i8 = 10;
+    const STEP: i8 = NEARBY_STEP as i8;
     let (Some((_, device)), Some(used)) = (plan.devices.first(), plan.utilization) else { return Vec::new() };
     let fits = |&utilization: &Utilization| {
         let room = Room::of(device, FormatOptions::TODAY, utilization);
         room.is_ok_and(|room| plan.workload.check(&room, device).is_ok())
     };
-    let fuller = used.moved(STEP).filter(|fuller| fuller.percent() <= 95);
+    let fuller = used.moved(STEP).filter(|fuller| fuller.percent() <= NEARBY_MAX);
     [used.moved(-STEP), fuller].into_iter().flatten().filter(fits).collect()
 }
 

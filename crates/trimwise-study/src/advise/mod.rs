@@ -24,7 +24,7 @@ use crate::caller::{Caller, OnInterrupt};
 use crate::command_text::CommandText;
 use crate::compare::here::StandIn;
 use crate::compare::workload::Workload;
-use crate::compare::{CompareRequest, Comparison, Settings, file_system, on_model};
+use crate::compare::{CompareRequest, Comparison, Settings, file_system, finish, on_model};
 use crate::conclusion::{Conclusion, Decision};
 use crate::defaults;
 use crate::given::Given;
@@ -51,6 +51,9 @@ pub struct Advice {
     pub changed_kernel: Option<Changed>,
     /// The choice at other fullness.
     pub nearby: Vec<Nearby>,
+    /// The next fuller state, in percent, if it was not tried because the workload does not fit then.
+    #[serde(default)]
+    pub nearby_unfit_percent: Option<u64>,
     pub search: Searched,
     /// The comparison on fresh runs; `None` if it was not reached.
     pub comparison: Option<Comparison>,
@@ -228,7 +231,12 @@ fn advised(
         let (done, of) = hunt.whole.counts();
         let why = format!("The search was stopped after {done} of at most {of} runs, so nothing is proven.");
         let advice = advice(Conclusion::cannot_tell(here, why, "Let it finish, or ask for fewer --days."));
-        return Ok(Advice { partial: true, ended_by: Some(failure.clone()), ..advice });
+        // What finished of the usual policies is shown all the same.
+        let (compared, settings) = (hunt.compared(&found.shortlist), hunt.plan.settings.clone());
+        let ran = (found.usual.clone(), Some(failure.clone()));
+        let comparison = finish(&compared, settings, hunt.plan.here.clone(), ran).ok();
+        let comparison = comparison.filter(|comparison| !comparison.cells.is_empty());
+        return Ok(Advice { partial: true, comparison, ended_by: Some(failure.clone()), ..advice });
     }
     if found.frees_nothing {
         hunt.whole.expect(&[0, 0]);
@@ -300,6 +308,7 @@ impl Advice {
             costs: Vec::new(),
             changed_kernel: None,
             nearby: Vec::new(),
+            nearby_unfit_percent: None,
             search,
             comparison: None,
             ended_by: None,
@@ -346,6 +355,7 @@ impl Advice {
         let mut policies = vec![policy];
         let plain = [PolicySpec::OFF, PolicySpec::COMMIT].map(Trimmer::Kernel);
         policies.extend(plain.into_iter().filter(|p| *p != policy));
+        self.nearby_unfit_percent = hunt.unfit_nearby();
         for (utilization, (cells, failure)) in hunt.nearby(&policies) {
             self.search.runs.nearby += cells.len() as u32;
             let is_stopped = failure.is_some();

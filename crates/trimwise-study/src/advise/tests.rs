@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::*;
-use crate::caller::{Elapsed, Progress, Silent};
+use crate::caller::{Elapsed, Progress};
 
 /// Time that each run takes by the fake clock.
 const RUN: Duration = Duration::from_secs(15);
@@ -24,6 +24,9 @@ enum Event {
 struct Watcher {
     events: Arc<Mutex<Vec<Event>>>,
     done: Arc<AtomicUsize>,
+    /// Stops the command once so many runs are done.
+    stops_after: Option<usize>,
+    stop: Arc<AtomicBool>,
 }
 
 impl Watcher {
@@ -68,8 +71,8 @@ impl Caller for Watcher {
         Arc::new(self.clone())
     }
 
-    fn stop(&self, how: OnInterrupt) -> Result<Arc<AtomicBool>, Failure> {
-        Silent::default().stop(how)
+    fn stop(&self, _: OnInterrupt) -> Result<Arc<AtomicBool>, Failure> {
+        Ok(Arc::clone(&self.stop))
     }
 
     fn note(&self, text: &str) {
@@ -87,7 +90,8 @@ impl Progress for Watcher {
     fn update(&self, _: usize, _: u64, _: u64) {}
 
     fn done(&self, run: usize) {
-        self.done.fetch_add(1, Ordering::SeqCst);
+        let done = self.done.fetch_add(1, Ordering::SeqCst) + 1;
+        self.stop.fetch_or(self.stops_after.is_some_and(|most| done >= most), Ordering::SeqCst);
         self.push(Event::Done(run));
     }
 
@@ -183,6 +187,41 @@ fn a_first_answer_comes_within_three_minutes_marked_and_before_the_search_and_th
     assert!(RUN * before(first) as u32 <= Duration::from_secs(180), "{} runs", before(first));
     let search = watcher.done_before(|event| *event == Event::Stage("the search".to_owned()));
     assert_eq!((before(better), search), (13, 13));
+}
+
+#[test]
+fn regression_what_finished_before_an_interrupt_is_kept_as_incomplete() {
+    let (_folder, request) = small(3000);
+    let watcher = Watcher { stops_after: Some(1 + 5), ..Watcher::default() };
+    let request = CompareRequest { jobs: Some(1), ..request };
+    let advice = in_model(&request, None, &watcher, &Unchecked).unwrap();
+    assert_eq!((advice.partial, advice.ended_by.clone()), (true, Some(Failure::Interrupted)));
+    assert_eq!(advice.conclusion.decision, Decision::CannotTell);
+    let comparison = advice.comparison.unwrap();
+    let policies: Vec<(String, u32)> =
+        comparison.cells.iter().map(|cell| (cell.policy.to_string(), cell.rep)).collect();
+    assert_eq!((policies.len(), comparison.partial), (5, true), "{policies:?}");
+    for policy in ["off", "commit"] {
+        assert!(policies.contains(&(policy.to_owned(), 0)), "{policies:?}");
+    }
+}
+
+/// A fuller file system on which the workload has no room, and one beyond what is modelled.
+#[test]
+fn regression_a_fullness_that_does_not_fit_is_said() {
+    for (used, unfit) in [("50", None), ("85", Some(95)), ("90", Some(100))] {
+        let (_folder, request) = small(3000);
+        let request = CompareRequest {
+            utilization: Some(used.into()),
+            policies: vec![Given::of(PolicyId::OFF)],
+            ..request
+        };
+        let plan = on_model::Plan::of(&request);
+        let Ok(plan) = plan else { panic!("{used}: {:?}", plan.err()) };
+        let watcher = Watcher::default();
+        let hunt = Hunt::of(&request, plan, (&watcher, &Arc::default()), &Unchecked).unwrap();
+        assert_eq!(hunt.unfit_nearby(), unfit, "{used}");
+    }
 }
 
 #[test]

@@ -129,6 +129,15 @@ impl Test {
         matches!(self, Self::Trim(_) | Self::TrimLatency | Self::Settling { .. })
     }
 
+    /// Returns the kinds of transfers that have figures of their own; empty if there is one, or they are known only
+    /// after the run.
+    pub fn kinds(self) -> &'static [&'static str] {
+        match self {
+            Self::Random { read_percent: 1..=99, .. } => &["read", "write"],
+            _ => &[],
+        }
+    }
+
     pub fn depth(self) -> u32 {
         match self {
             Self::Random { depth, .. } => depth,

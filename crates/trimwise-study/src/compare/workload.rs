@@ -39,8 +39,13 @@ run
 ";
 
 /// Forms of `--workload` other than a name or a PostMark configuration, for messages.
-const FORMS: [&str; 4] =
-    ["append[:APPEND[:FILE]]", "fullwrite[:APPEND[:FILE]][:nofsync]", trace_file::SYNTAX, programs::SYNTAX];
+const FORMS: [&str; 5] = [
+    "job:FILE.fio",
+    "append[:APPEND[:FILE]]",
+    "fullwrite[:APPEND[:FILE]][:nofsync]",
+    trace_file::SYNTAX,
+    programs::SYNTAX,
+];
 
 /// An operation takes about a microsecond, a report a little less.
 const OPERATIONS_PER_REPORT: u64 = 256;
@@ -119,8 +124,6 @@ impl Workload {
     /// Rejects an objective on an operation that the workload never makes.
     pub fn expect_judged_by(&self, measure: Measure) -> Result<(), Failure> {
         let of = Mistake::of("judge", measure);
-        let refused =
-            |why: String| Err(of.clone().because(words![set("workload", &self.argument), " ", why]).fail());
         if self.kind.timed().is_some() {
             let why = words![
                 set("workload", &self.argument),
@@ -128,6 +131,13 @@ impl Workload {
             ];
             return Err(of.because(why).expected(words!["no ", key("judge")]).fail());
         }
+        self.expect_calls(of, measure)
+    }
+
+    /// Rejects a latency of an operation that the workload never makes; `of` names what asks for it.
+    pub fn expect_calls(&self, of: Mistake, measure: Measure) -> Result<(), Failure> {
+        let refused =
+            |why: String| Err(of.clone().because(words![set("workload", &self.argument), " ", why]).fail());
         let Measure::Latency(_, operation) = measure else { return Ok(()) };
         let makes = |operation: Operation| match &self.kind {
             Kind::Postmark(..) => Ok(!matches!(operation, Operation::Fsync | Operation::Write)),
@@ -151,7 +161,7 @@ impl Workload {
         }
         let (has, what) = if self.kind.trace().is_some() { ("has", "requests") } else { ("makes", "calls") };
         let expected = match &others[..] {
-            [] => "no --judge".to_owned(),
+            [] => "another figure".to_owned(),
             others => format!("one of {}", others.join(", ")),
         };
         refused(format!("{has} no {} {what}; expected {expected}", operation.name()))

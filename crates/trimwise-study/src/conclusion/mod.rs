@@ -278,7 +278,7 @@ fn on_device(
         let beyond = device.policies.iter().filter(|p| !comparison.means(p).is_attainable() && !p.unswept);
         let (bounds, patched): (Vec<Compared>, Vec<_>) = beyond
             .map(|p| frame.compared(chosen, p))
-            .partition(|one| matches!(one.policy.means, Means::Bound | Means::Elsewhere));
+            .partition(|one| matches!(one.policy.means, Means::Bound | Means::Elsewhere | Means::OtherLinux));
         if let Some(Compared { policy, worth, .. }) = judge::best(&patched).or_else(|| judge::best(&bounds)) {
             words::add_beyond(&mut head, (policy.policy, policy.means), frame.measure, worth);
         }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde::{Deserialize, Serialize};
-use trimwise::compare::means::Means;
+use trimwise::compare::means::{Host, Means};
 use trimwise::failure::Failure;
 use trimwise::policy::{BatchConfig, PolicyId, PolicySpec, Trimmer};
 use trimwise_linux::doctor::{NO_TRIM, Periodic, TRIMWISED};
@@ -497,7 +497,7 @@ impl Planned<'_> {
 
 /// Returns whether trimwised carries the policy out on a stock host.
 fn is_daemon_s(trimmer: Trimmer) -> bool {
-    match (Means::of_trimmer(trimmer, None), trimmer) {
+    match (Means::of_trimmer(trimmer, Host::UNKNOWN), trimmer) {
         (Means::Stock, _) | (_, Trimmer::Block(_)) => false,
         (_, Trimmer::Daemon(_)) => true,
         (_, Trimmer::Kernel(spec)) => spec.suits_live_host(),

@@ -22,6 +22,7 @@ use trimwise_linux::today::MountedBy;
 use trimwise_testing::fake_host::{GIB, Host, SDA};
 
 use trimwise::compare::judge::TIME_PERCENT;
+use trimwise::compare::means::Host as Has;
 
 use super::*;
 use crate::compare::{CompareRequest, Settings, finish};
@@ -355,7 +356,9 @@ fn the_daemon_follows_the_policy_that_the_steps_write() {
     let found = found(&hosts[1].1);
     let mut written = 0;
     for policy in PolicySpec::examples() {
-        if !policy.suits_live_host() || Means::of_trimmer(Trimmer::Kernel(policy), None) == Means::Stock {
+        if !policy.suits_live_host()
+            || Means::of_trimmer(Trimmer::Kernel(policy), Has::UNKNOWN) == Means::Stock
+        {
             continue;
         }
         let steps = Steps::to(&policy.into(), &found);
@@ -491,7 +494,10 @@ fn commands_follow_only_a_change_that_is_shown_and_material() {
         assert_ne!(is_change, conclusion.policy == conclusion.today, "{seed}: {conclusion:?}");
         if is_change {
             let policy = conclusion.policy.unwrap().known().unwrap();
-            assert!(Means::of_trimmer(policy, Some(LinkKind::Sata)).is_attainable(), "{seed}");
+            assert!(
+                Means::of_trimmer(policy, Has { link: Some(LinkKind::Sata), discard: None }).is_attainable(),
+                "{seed}"
+            );
             assert!(!partial && (reps >= 4 || spread == 0.0), "{seed}");
             let worth = conclusion.worth.unwrap();
             assert!(worth.time_saved_percent > TIME_PERCENT, "{seed}: {worth:?}");

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
+use trimwise::compare::result::Measure;
 use trimwise::failure::Mistake;
 use trimwise::spelling::Accepted;
 
@@ -116,6 +117,12 @@ impl Condition {
         Self { subject: rename(&self.subject), limit, ..self.clone() }
     }
 
+    /// Returns the condition, and the latency that it is about; `None` if it is about another figure.
+    pub(super) fn latency(&self) -> Option<(&Self, Measure)> {
+        let measure = self.figure.as_deref()?.parse().ok()?;
+        matches!(measure, Measure::Latency(..)).then_some((self, measure))
+    }
+
     pub(super) fn read(&self, terms: &Terms, has_baseline: bool) -> Result<InTerms, Mistake> {
         let refused = |why: String| Mistake::of("fail_if", self).because(why);
         let figures: Vec<&str> = terms.figures.iter().map(|(name, _)| &**name).collect();
@@ -126,7 +133,12 @@ impl Condition {
             return Err(refused("names no figure".to_owned()).expected(expected));
         };
         let Some((figure, unit)) = terms.figures.iter().find(|(name, _)| name == named) else {
-            let why = format!("there is no figure `{named}`");
+            let why = match terms.of_several_runs.contains(&named) {
+                true => {
+                    format!("`{named}` is a figure of several runs, and only those of each run are judged")
+                }
+                false => format!("there is no figure `{named}`"),
+            };
             let all = super::listed(&figures);
             return Err(refused(why).expected(Accepted::instead_of(named, figures.iter().copied(), all)));
         };

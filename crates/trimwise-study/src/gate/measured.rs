@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use serde::Serialize;
-use trimwise::compare::figure::{FIGURES, Kind, WRITE_AMPLIFICATION};
+use trimwise::compare::figure::{FIGURES, Figure, Kind, WRITE_AMPLIFICATION};
 use trimwise::compare::result::{Cell, Measure, Quantile};
 use trimwise::compare::statistics::Sample;
 use trimwise::compare::summary::{PolicySummary, Summary};
@@ -86,7 +86,9 @@ fn latencies() -> impl Iterator<Item = (Quantile, Operation)> {
 impl Terms {
     /// Returns the terms of `compare`, for these policies.
     pub fn of_compare(policies: Vec<String>) -> Self {
-        let figures = FIGURES.iter().map(|figure| (figure.key.into(), unit_of(figure.kind).0));
+        let (own, several): (Vec<&Figure>, Vec<&Figure>) =
+            FIGURES.iter().partition(|figure| figure.is_of_each_run());
+        let figures = own.into_iter().map(|figure| (figure.key.into(), unit_of(figure.kind).0));
         let latencies = latencies().map(|(quantile, operation)| {
             (Measure::Latency(quantile, operation).to_string().into(), Unit::Seconds)
         });
@@ -94,6 +96,7 @@ impl Terms {
             kind: "policies",
             subjects: policies,
             figures: std::iter::once((TIME.into(), Unit::Seconds)).chain(figures).chain(latencies).collect(),
+            of_several_runs: several.into_iter().map(|figure| figure.key).collect(),
             usual: Some(TIME),
         }
     }
@@ -104,6 +107,7 @@ impl Terms {
             kind: "stages",
             subjects: stages().map(str::to_owned).into(),
             figures: SPEEDS.map(|(name, _)| (name.into(), Unit::Number)).into(),
+            of_several_runs: Vec::new(),
             usual: None,
         }
     }
@@ -130,7 +134,7 @@ fn of_policy(device: &str, p: &PolicySummary<'_>) -> Vec<Measured> {
         is_tracked,
     };
     let mut measured = vec![of(TIME.into(), Unit::Seconds, p.time_s.clone(), true)];
-    for figure in FIGURES {
+    for figure in FIGURES.iter().filter(|figure| figure.is_of_each_run()) {
         let (unit, factor) = unit_of(figure.kind);
         let sample = all(&|run| Some(figure.of_cell(run)? * factor));
         let is_tracked = figure.key == WRITE_AMPLIFICATION.key;

@@ -14,7 +14,7 @@ use std::borrow::Cow;
 
 use serde::Serialize;
 use trimwise::compare::statistics::{Comparison, RUNS_FOR_TEST, Sample, compare};
-use trimwise::failure::{Failure, Mistake};
+use trimwise::failure::{Failure, Mistake, Mistakes};
 use trimwise::spelling::Accepted;
 
 pub use condition::{BASELINE, Condition, Limit};
@@ -45,6 +45,8 @@ pub struct Terms {
     /// Empty if they are known only after the run.
     pub subjects: Vec<String>,
     pub figures: Vec<(Cow<'static, str>, Unit)>,
+    /// Figures that the command shows, but of several runs together, so that there is no noise to judge by.
+    pub of_several_runs: Vec<&'static str>,
     /// The figure of a condition that names none.
     pub usual: Option<&'static str>,
 }
@@ -149,11 +151,12 @@ impl Gate {
     ///
     /// # Errors
     ///
-    /// If a condition names another subject or figure than those of the command, or a unit of another kind.
+    /// All conditions that name another subject or figure than those of the command, or a unit of another kind.
     pub fn check(&self, terms: &Terms) -> Result<(), Failure> {
-        self.conditions.iter().try_for_each(|condition| {
+        let checked = |condition: &Condition| {
             condition.read(terms, self.then.is_some()).map(drop).map_err(Mistake::fail)
-        })
+        };
+        Mistakes::of(self.conditions.iter().map(checked))
     }
 
     /// Judges a result. A condition is refused if the runs do not have what it names.

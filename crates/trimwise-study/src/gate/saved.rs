@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use trimwise::compare::result::Target;
-use trimwise::failure::{Failure, Mistake};
+use trimwise::failure::{Failure, Mistake, Mistakes};
 use trimwise_linux::files::read_input;
 
 use super::{Then, of_cells};
@@ -55,17 +55,17 @@ pub type Alike<'a> = (&'static str, &'a dyn fmt::Display, &'a dyn fmt::Display);
 ///
 /// # Errors
 ///
-/// The failure names the first setting that differs, with both values.
+/// The failure names all settings that differ, with both values.
 pub fn expect_alike(path: &Path, settings: &[Alike<'_>]) -> Result<(), Failure> {
-    for (what, then, now) in settings {
+    Mistakes::of(settings.iter().map(|(what, then, now)| {
         let (then, now) = (then.to_string(), now.to_string());
-        if then != now {
-            let why = format!("its {what} is {then}, and here it is {now}");
-            let of = Mistake::of("baseline", path.display()).because(why);
-            return Err(of.expected(format!("a result of the same {what}")).fail());
+        if then == now {
+            return Ok(());
         }
-    }
-    Ok(())
+        let why = format!("its {what} is {then}, and here it is {now}");
+        let of = Mistake::of("baseline", path.display()).because(why);
+        Err(of.expected(format!("a result of the same {what}")).fail())
+    }))
 }
 
 /// Reads a result of `compare`.
@@ -88,7 +88,7 @@ impl Then {
     ///
     /// # Errors
     ///
-    /// The failure names what differs.
+    /// The failure names all that differs.
     pub fn of_comparison(
         path: &Path,
         then: &Comparison,
@@ -109,9 +109,9 @@ impl Then {
             Target::Kernel(_) => "a kernel",
             Target::Directory(_) => "a directory",
         };
-        // Before the run, the settings do not have the measure.
+        // Before the run, the settings have the measure only if it follows from the request.
         let judge = if now.judge.is_empty() { &own.judge } else { &now.judge };
-        expect_alike(
+        let alike = expect_alike(
             path,
             &[
                 ("target", &place(own), &place(now)),
@@ -123,18 +123,21 @@ impl Then {
                 ("memory", &memory(own), &memory(now)),
                 ("measure", &own.judge, judge),
             ],
-        )?;
+        );
         let before: BTreeSet<&str> = then.cells.iter().map(|cell| &*cell.device).collect();
-        if !devices.iter().any(|device| before.contains(device)) {
-            let list = |names: Vec<&str>| names.join(", ");
-            let why = format!(
-                "it is of {}, and this run of {}",
-                list(before.into_iter().collect()),
-                list(devices.to_vec())
-            );
-            let of = Mistake::of("baseline", path.display()).because(why);
-            return Err(of.expected("a result of the same drive").fail());
-        }
+        // Before the run on a directory, its name in results is not known.
+        let is_known = devices.is_empty() || devices.iter().any(|device| before.contains(device));
+        let of_drive = match is_known {
+            true => Ok(()),
+            false => {
+                let before: Vec<&str> = before.into_iter().collect();
+                let (before, now) = (before.join(", "), devices.join(", "));
+                let why = format!("it is of {before}, and this run of {now}");
+                let of = Mistake::of("baseline", path.display()).because(why);
+                Err(of.expected("a result of the same drive").fail())
+            }
+        };
+        Mistakes::of([alike, of_drive])?;
         let kernel = |settings: &Settings| {
             let real = settings.kernel.as_ref().map(|kernel| kernel.title().to_string());
             or(real.or_else(|| settings.linux.as_ref().map(|linux| linux.version.clone())))

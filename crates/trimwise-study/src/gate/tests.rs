@@ -1,4 +1,11 @@
+use std::path::Path;
+
+use trimwise::compare::figure::FIGURES;
+
 use super::*;
+use crate::caller::Silent;
+use crate::compare::{CompareRequest, on_model};
+use crate::given::Given;
 
 fn condition(text: &str) -> Condition {
     text.parse().unwrap_or_else(|why| panic!("{text}: {why}"))
@@ -254,4 +261,66 @@ fn a_saved_result_of_other_settings_is_refused_with_both() {
     let judged = judged(&conditions, Err(refused), &now, &of_compare());
     assert_eq!((judged.conditions.len(), judged.refused.len(), judged.since), (1, 1, None));
     assert_eq!(judged.conditions[0].result, Held::Holds);
+}
+
+fn request(policies: &[&str]) -> CompareRequest {
+    CompareRequest {
+        workload: "append:64KiB:4MiB".to_owned(),
+        policies: policies.iter().map(|policy| Given::from(*policy)).collect(),
+        reps: 1,
+        ..CompareRequest::default()
+    }
+}
+
+fn refused(conditions: &[&str], baseline: Option<&Path>, request: &CompareRequest) -> Vec<String> {
+    let conditions: Vec<Condition> = conditions.iter().map(|text| condition(text)).collect();
+    match CompareGate::open(&conditions, baseline, request) {
+        Err(Failure::Usage(mistakes)) => mistakes.0.iter().map(Mistake::to_string).collect(),
+        other => panic!("{conditions:?}: {other:?}"),
+    }
+}
+
+#[test]
+fn regression_what_no_run_can_have_is_refused_before_the_runs_and_all_at_once() {
+    let request = CompareRequest { workload: "default".to_owned(), ..request(&["off", "commit"]) };
+    let several = FIGURES.iter().find(|figure| !figure.is_of_each_run()).unwrap().key;
+    let of_several = format!("{several} of commit > 3");
+    let conditions = ["ideal > off", &of_several, "p99:fsync of commit > 1 ms", "commit > off"];
+    let said = refused(&conditions, Some(Path::new("/nonexistent.json")), &request);
+    assert_eq!(said.len(), 4, "{said:#?}");
+    assert!(said[0].contains("/nonexistent.json: No such file"), "{said:#?}");
+    assert!(said[1].contains("`ideal` is not among the policies of this run"), "{said:#?}");
+    assert!(said[2].contains(&format!("`{several}` is a figure of several runs")), "{said:#?}");
+    assert!(said[3].contains("p99:fsync of commit") && said[3].contains("makes no fsync calls"), "{said:#?}");
+    // Nor does what is wrong with the request itself wait for another round.
+    let wrong = CompareRequest { linux: Some("1.0".to_owned()), ..request };
+    let said = refused(&["ideal > off"], None, &wrong);
+    assert!(said[0].contains("'1.0' is not a known Linux version") && said.len() == 2, "{said:#?}");
+}
+
+#[test]
+fn regression_a_saved_result_of_other_settings_is_refused_before_the_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.json");
+    let own = request(&["off"]);
+    let ran = on_model::run(&own, on_model::Plan::of(&own).unwrap(), &Silent::default()).unwrap();
+    std::fs::write(&path, crate::Versioned::of(&ran).text().unwrap()).unwrap();
+    let here = Some(&*path);
+    assert!(CompareGate::open(&[], here, &own).is_ok());
+    let drive = "it is of sata-small, and this run of vendor2";
+    let other =
+        CompareRequest { devices: vec!["vendor2".into()], utilization: Some("50".into()), ..own.clone() };
+    let said = refused(&[], here, &other);
+    assert!(said.len() == 2 && said[0].contains("its utilization is 80 %, and here it is 50 %"), "{said:#?}");
+    assert!(said[1].contains(drive), "{said:#?}");
+    let kernel = CompareRequest { target: "kernel:6.12:ext4".into(), ..other };
+    let said = refused(&[], here, &kernel);
+    assert!(said[0].contains("its target is the model, and here it is a kernel"), "{said:#?}");
+    assert!(said.iter().any(|line| line.contains(drive)), "{said:#?}");
+    // Judged by a latency then, and now by the time of the workload.
+    let mut judged = ran;
+    judged.settings.judge = "p99:fsync".to_owned();
+    assert_eq!(of_compare::measure(&own, &judged.settings), "total");
+    let by = CompareRequest { judge: Some("p99:read".parse().unwrap()), ..own };
+    assert_eq!(of_compare::measure(&by, &judged.settings), "p99:read");
 }

@@ -270,8 +270,8 @@ impl VerifyRequest {
         }
     }
 
-    /// Combines the request with the findings about a drive, and remarks for the user.
-    pub fn report(&self, found: Verification, notes: Vec<String>) -> VerifyReport {
+    /// The request, as results show it.
+    fn shown(&self) -> VerifySettings {
         let (settings, torture) = (self.settings(), self.torture());
         let mut command = CommandText::new("verify");
         command.argument(&self.target);
@@ -292,17 +292,22 @@ impl VerifyRequest {
         if let Some(word) = &self.destroy {
             command.option("--destroy", word);
         }
+        VerifySettings {
+            target: self.target.clone(),
+            fault: self.fault.map(|plant| plant.name()),
+            region_start_percent: settings.region.start.value(),
+            region_length_percent: settings.region.length.value(),
+            torture_percent: torture.written_percent,
+            rest_s,
+            command: command.into_text(),
+        }
+    }
+
+    /// Combines the request with the findings about a drive, and remarks for the user.
+    pub fn report(&self, found: Verification, notes: Vec<String>) -> VerifyReport {
         VerifyReport {
             trimwise: trimwise::VERSION,
-            settings: VerifySettings {
-                target: self.target.clone(),
-                fault: self.fault.map(|plant| plant.name()),
-                region_start_percent: settings.region.start.value(),
-                region_length_percent: settings.region.length.value(),
-                torture_percent: torture.written_percent,
-                rest_s,
-                command: command.into_text(),
-            },
+            settings: self.shown(),
             partial: found.broken.is_some(),
             code: match (&found.broken, &found.judgement) {
                 (Some(broken), _) => Some(Code::VerifyFailed).filter(|_| !broken.interrupted),

@@ -3,7 +3,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 
 use super::search::Node;
-use crate::compare::means::Means;
+use crate::compare::means::{Host, Means};
 use crate::policy::{BatchConfig, PolicySpec};
 use crate::policy::{DAEMON, Trimmer};
 use crate::units::{SimDuration, Utilization};
@@ -95,7 +95,7 @@ fn queue(workers: u64) -> String {
 
 fn candidate(text: &str, place: Place) -> Option<Candidate> {
     let policy: Trimmer = text.parse().ok()?;
-    Some(Candidate { policy, means: Means::of_trimmer(policy, None), place })
+    Some(Candidate { policy, means: Means::of_trimmer(policy, Host::UNKNOWN), place })
 }
 
 impl Space {

@@ -271,7 +271,7 @@ async fn run_on(
         Workload::Own(own) => run_own(&fs, spec, &**own).await?,
     };
     audited(fs, &spec.device, &spec.policy).await?;
-    Ok(Cell { drive: Some(DriveFacts::of(&spec.ssd)), ..cell })
+    Ok(Cell { drive: Some(DriveFacts::of(&spec.ssd)), discard: Some(spec.host.discard), ..cell })
 }
 
 /// Audits the file system, unmounts it, and audits the device.

@@ -162,6 +162,12 @@ impl Figure {
         self.shown.iter().find(|(shown, _)| *shown == view).map(|(_, heading)| *heading)
     }
 
+    /// Returns true if each run has the figure of its own, and false if it takes all runs of a policy or several
+    /// policies.
+    pub fn is_of_each_run(&self) -> bool {
+        matches!(self.read, Read::Median(_))
+    }
+
     /// Returns the figure of one run; `None` if the run does not have it, or if it takes several policies.
     pub fn of_cell(&self, cell: &Cell) -> Option<f64> {
         match self.read {

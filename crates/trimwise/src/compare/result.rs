@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::days::DaysFigures;
 pub use super::figures::{AppendFigures, FullWriteFigures, Measure, Quantile, RemovalTrims, WorkloadFigures};
 use super::why::Endurance;
-use crate::policy::{Ledger, PolicyId};
+use crate::policy::{DiscardGeneration, Ledger, PolicyId};
 use crate::ssd::{LinkKind, SsdConfig};
 use crate::units::SimDuration;
 use crate::workload::fragmenting::Removal;
@@ -51,6 +51,9 @@ pub struct Cell {
     /// Facts about the modelled drive for the verdict; `None` on a real directory.
     #[serde(skip)]
     pub drive: Option<DriveFacts>,
+    /// How the modelled host carries out `discard`; `None` on a real kernel.
+    #[serde(skip)]
+    pub discard: Option<DiscardGeneration>,
     /// PostMark's own report, verbose or terse as the workload says.
     #[serde(skip)]
     pub postmark_report: String,
@@ -152,6 +155,7 @@ impl Cell {
             latency: BTreeMap::new(),
             judged: None,
             drive: None,
+            discard: None,
             postmark_report: String::new(),
             latency_quantiles_ns: BTreeMap::new(),
         }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::compare::figure::{Values, View};
 use crate::compare::ledger::CellLedger;
-use crate::compare::means::Means;
+use crate::compare::means::{Host, Means};
 use crate::compare::result::{Cell, DeviceFigures, Measure};
 use crate::compare::statistics::{Comparison, Sample, compare, median};
 use crate::policy::{PolicyId, Trimmer};
@@ -121,7 +121,11 @@ impl<'a> PolicySummary<'a> {
             && runs.windows(2).all(|w| same_run(w[0], w[1]));
         let time_s = Sample::new(seconds, exact)?;
         let first = runs.first()?;
-        let means = Means::of(policy, &first.target, first.drive.map(|drive| drive.link));
+        let means = Means::of(
+            policy,
+            &first.target,
+            Host { link: first.drive.map(|drive| drive.link), discard: first.discard },
+        );
         let interval = policy.known().and_then(Trimmer::sweeps).map(|batch| batch.every.as_nanos());
         let sweeps = interval.is_some() || policy.known().is_some_and(Trimmer::is_hosted);
         let is_untrimmed =
@@ -165,7 +169,7 @@ impl<'a> PolicySummary<'a> {
     }
 
     /// The repetitions of a figure of the device, to be compared with another policy's.
-    pub(crate) fn device_sample_of(&self, figure: impl Fn(&DeviceFigures) -> f64) -> Option<Sample> {
+    pub fn device_sample_of(&self, figure: impl Fn(&DeviceFigures) -> f64) -> Option<Sample> {
         let values: Option<Vec<f64>> =
             self.runs.iter().map(|c| c.device_stats.as_ref().map(&figure)).collect();
         Sample::new(values?, self.time_s.is_exact())

@@ -3,9 +3,9 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::compare::judge::{Frame, judge};
 use crate::compare::ledger::CellLedger;
-use crate::compare::means::Means;
+use crate::compare::means::{Host, Means};
 use crate::compare::result::{AppendFigures, Cell, DriveFacts, PostmarkFigures, Target, WorkloadFigures};
-use crate::policy::PolicyId;
+use crate::policy::{DiscardGeneration, LinuxVersion, PolicyId};
 use crate::ssd::LinkKind;
 use crate::workload::latency::LatencySummary;
 
@@ -65,6 +65,7 @@ pub(in crate::compare) fn cell(device: &str, policy: &str, rep: u32, seconds: f6
         latency_quantiles_ns: BTreeMap::new(),
         judged: None,
         drive: None,
+        discard: None,
         postmark_report: String::new(),
     }
 }
@@ -196,14 +197,15 @@ fn regression_stock_linux_fills_no_command_on_sata_so_no_such_row_is_used() {
             ("lazy+fill", filled),
             ("dm-trim", Means::DmTrim),
             ("btrfs", Means::Elsewhere),
-            ("kernel515", Means::Elsewhere),
+            ("kernel515", Means::OtherLinux),
             ("judicious", Means::Bound),
             ("adaptive", Means::Bound),
             ("quiet", Means::Bound),
             ("ideal", Means::Bound),
             ("own:mine", Means::Own),
         ] {
-            assert_eq!(Means::of(&policy.into(), &Target::Model, Some(link)), means, "{policy} on {link:?}");
+            let host = Host { link: Some(link), discard: None };
+            assert_eq!(Means::of(&policy.into(), &Target::Model, host), means, "{policy} on {link:?}");
         }
         let cells = [
             exact("d", "off", 20.0, 200),
@@ -217,9 +219,45 @@ fn regression_stock_linux_fills_no_command_on_sata_so_no_such_row_is_used() {
     }
     // What ran on a real kernel can be had there, but for patches.
     let kernel = Target::Kernel("6.12:btrfs".into());
-    assert_eq!(Means::of(&PolicyId::Named("async".into()), &kernel, None), Means::Stock);
-    assert_eq!(Means::of(&"lazy".into(), &kernel, None), Means::Ext4Trim);
-    assert_eq!(Means::of(&"lazy".into(), &Target::Directory("/mnt".into()), None), Means::Stock);
+    assert_eq!(Means::of(&PolicyId::Named("async".into()), &kernel, Host::UNKNOWN), Means::Stock);
+    assert_eq!(Means::of(&"lazy".into(), &kernel, Host::UNKNOWN), Means::Ext4Trim);
+    assert_eq!(Means::of(&"lazy".into(), &Target::Directory("/mnt".into()), Host::UNKNOWN), Means::Stock);
+}
+
+/// `discard` of one generation is stock where the host has that generation, and elsewhere it is not.
+#[test]
+fn regression_discard_of_the_hosts_own_linux_is_stock() {
+    for (linux, own) in [
+        ("4.4", "serial"),
+        ("4.12", "serial"),
+        ("4.13", "together"),
+        ("5.14", "together"),
+        ("5.15", "kernel515"),
+        ("6.0", "kernel515"),
+        ("6.12", ""),
+    ] {
+        let discard: DiscardGeneration = linux.parse::<LinuxVersion>().unwrap().discard();
+        let host = Host { link: Some(LinkKind::Sata), discard: Some(discard) };
+        let means = |policy: &str| Means::of(&policy.into(), &Target::Model, host);
+        for policy in ["serial", "together", "kernel515"] {
+            let gated = format!("set:40:90+{policy}");
+            let expected = match policy == own {
+                true => [Means::Stock, Means::Trimwised],
+                false => [Means::OtherLinux; 2],
+            };
+            assert_eq!([means(policy), means(&gated)], expected, "{policy} on Linux {linux}");
+        }
+        for (policy, expected) in
+            [("commit", Means::Stock), ("set:40:90", Means::Trimwised), ("f2fs", Means::Elsewhere)]
+        {
+            assert_eq!(means(policy), expected, "{policy} on Linux {linux}");
+        }
+        // The same from the runs of such a host.
+        let mut cells = [exact("d", "off", 9.0, 100), exact("d", "serial", 8.0, 90)].concat();
+        cells.iter_mut().for_each(|cell| cell.discard = Some(discard));
+        let serial = Summary::of(&cells).devices[0].policies[1].means;
+        assert_eq!(serial == Means::Stock, own == "serial", "{linux}: {serial:?}");
+    }
 }
 
 /// The weekly timer is one command, whatever lasts longest; a host that is trimmed already is not told to change.

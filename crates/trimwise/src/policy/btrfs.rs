@@ -6,7 +6,7 @@
 //! are freed. btrfs keeps a delay for each block group; here one delay serves the whole file system.
 
 use super::spec::term::Term;
-use super::{Decision, Governor, PolicyEvent, Shape, View};
+use super::{Decision, Governor, Native, PolicyEvent, Shape, View};
 use crate::units::SimDuration;
 
 /// `BTRFS_DISCARD_DELAY`.
@@ -19,7 +19,7 @@ const UNITS_MAX: u64 = 16_384;
 const FILTERS: [u64; 2] = [256, 8];
 
 pub(super) const TERM: Term = Term {
-    native_to: Some("btrfs"),
+    native_to: Some(Native::FileSystem("btrfs")),
     ..Term::plain("btrfs", "as btrfs with discard=async", &["btrfs"], |_| Box::<Btrfs>::default())
 };
 

@@ -6,7 +6,7 @@
 //! `together` discard inside the commit, as Linux did before.
 
 use super::spec::term::{LiveUse, Term};
-use super::{Availability, Decision, DiscardGeneration, Governor, PolicyEvent, Shape, View};
+use super::{Availability, Decision, DiscardGeneration, Governor, Native, PolicyEvent, Shape, View};
 
 pub(super) const COMMIT: Term = Term {
     live: LiveUse::Kernel,
@@ -19,7 +19,7 @@ pub(super) const COMMIT: Term = Term {
 };
 
 pub(super) const KERNEL515: Term = Term {
-    native_to: Some("Linux 5.15 to 6.0"),
+    native_to: Some(Native::Linux(DiscardGeneration::Worker)),
     ..Term::plain(
         "kernel515",
         "as in Linux 5.15 to 6.0: one background worker after the commit",
@@ -29,7 +29,7 @@ pub(super) const KERNEL515: Term = Term {
 };
 
 pub(super) const SERIAL: Term = Term {
-    native_to: Some("Linux up to 4.12"),
+    native_to: Some(Native::Linux(DiscardGeneration::CommitSerial)),
     ..Term::plain(
         "serial",
         "as in Linux up to 4.12: inside the commit, one at a time and waited for",
@@ -39,7 +39,7 @@ pub(super) const SERIAL: Term = Term {
 };
 
 pub(super) const TOGETHER: Term = Term {
-    native_to: Some("Linux 4.13 to 5.14"),
+    native_to: Some(Native::Linux(DiscardGeneration::CommitBatched)),
     ..Term::plain(
         "together",
         "as in Linux 4.13 to 5.14: submitted together inside the commit",

@@ -5,7 +5,7 @@
 //! urgent: extents of any size. (f2fs issues the longest first; here they go by address.)
 
 use super::spec::term::Term;
-use super::{Decision, Governor, PolicyEvent, Shape, View};
+use super::{Decision, Governor, Native, PolicyEvent, Shape, View};
 use crate::units::SimDuration;
 
 /// `DEF_MAX_DISCARD_REQUEST`.
@@ -24,7 +24,7 @@ const GRANULARITY_UNITS: u64 = 16;
 const URGENT_PERCENT: u64 = 80;
 
 pub(super) const TERM: Term = Term {
-    native_to: Some("f2fs"),
+    native_to: Some(Native::FileSystem("f2fs")),
     ..Term::plain("f2fs", "as f2fs, which discards in the background", &["f2fs"], |_| Box::<F2fs>::default())
 };
 

@@ -1,11 +1,12 @@
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::Availability;
 
 /// How a Linux kernel carries out the mount option `discard` on ext4, by version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DiscardGeneration {
     /// Inside the commit, one at a time and waited for: up to 4.12.
     CommitSerial,
@@ -45,6 +46,15 @@ impl DiscardGeneration {
             Self::WorkerRunningOn => "Linux 6.1 and later",
         }
     }
+}
+
+/// The system that follows a policy by itself, if that is not the ext4 of a recent Linux.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Native {
+    /// A file system of its own, by name.
+    FileSystem(&'static str),
+    /// ext4 with the mount option `discard`, on these versions of Linux only.
+    Linux(DiscardGeneration),
 }
 
 /// A version of Linux, which selects the mechanisms of the modelled host.

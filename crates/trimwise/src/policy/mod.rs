@@ -39,7 +39,7 @@ pub use governor::{
 pub use host::{HostedPolicy, InCommit, PolicyHost, TrimCommand};
 pub(crate) use identity::DAEMON;
 pub use identity::{PolicyId, Trimmer};
-pub use kernel::{DiscardGeneration, LinuxVersion, LinuxVersionError};
+pub use kernel::{DiscardGeneration, LinuxVersion, LinuxVersionError, Native};
 pub use lazy::LazyConfig;
 pub use named::Policy;
 pub use pending::{Ledger, PendingSet, TrimToken};

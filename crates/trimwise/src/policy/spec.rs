@@ -12,7 +12,7 @@ use std::fmt;
 use super::batch::BatchConfig;
 use super::lazy::LazyConfig;
 use super::set::{Set, SetConfig};
-use super::{Governor, TERMS, batch, commit, ideal, judicious, lazy, off, quiet};
+use super::{Governor, Native, TERMS, batch, commit, ideal, judicious, lazy, off, quiet};
 use crate::units::SimDuration;
 use term::{Issuer, Term};
 
@@ -80,9 +80,8 @@ impl PolicySpec {
         self.governor().needs().fills_commands
     }
 
-    /// Returns the system that does this by itself, if that is not the ext4 of a recent Linux: a file system, or older
-    /// versions of Linux.
-    pub fn native_to(self) -> Option<&'static str> {
+    /// Returns the system that does this by itself, if that is not the ext4 of a recent Linux.
+    pub fn native_to(self) -> Option<Native> {
         self.issuer.term.native_to
     }
 

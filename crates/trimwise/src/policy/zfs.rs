@@ -6,7 +6,7 @@
 //! its blocks out of the waiting extents.
 
 use super::spec::term::Term;
-use super::{Decision, Governor, PolicyEvent, Shape, View};
+use super::{Decision, Governor, Native, PolicyEvent, Shape, View};
 use crate::units::SimDuration;
 
 /// `zfs_trim_txg_batch`.
@@ -18,7 +18,7 @@ const QUEUE_LIMIT: u32 = 10;
 /// 32 KiB to 128 MiB.
 const SHAPE: Shape = Shape { units_min: 8, units_max: 32_768, ..Shape::NEXT };
 pub(super) const TERM: Term = Term {
-    native_to: Some("ZFS"),
+    native_to: Some(Native::FileSystem("ZFS")),
     ..Term::plain("zfs", "as ZFS with autotrim", &["zfs"], |_| Box::<Zfs>::default())
 };
 

@@ -210,6 +210,7 @@ impl PreparedDrive {
         Ok(Cell {
             device_stats: Some(device_figures(&stats, ssd.wear(), stale, timeline)),
             drive: Some(DriveFacts::of(&spec.ssd)),
+            discard: Some(spec.linux.discard()),
             ledger: Some(CellLedger::new(ledger, stats.busy_ns.trim, duration)),
             latency: latencies.summaries().map(|(kind, summary)| (kind.into(), summary)).collect(),
             latency_quantiles_ns: kinds

@@ -215,7 +215,7 @@ fn the_json_has_the_keys_that_others_read_in_their_order() {
     let keys = |v: &serde_json::Value| v.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
     assert_eq!(
         keys(&json),
-        "trimwise seed settings partial conclusion means costs changed_kernel nearby search comparison"
+        "trimwise seed settings partial conclusion means costs changed_kernel nearby nearby_unfit_percent search comparison"
     );
     assert_eq!(keys(&json["search"]), "runs candidates left_out run_ns watermarks_percent");
     assert_eq!(keys(&json["search"]["runs"]), "candidates searched compared nearby exhaustive");
@@ -239,4 +239,38 @@ fn the_command_repeats_what_was_asked_for() {
         "trimwise advise --workload lsm --device sata-small --utilization 80 --memory 512 --days 3 --day flat \
          --judge p99:fsync --reps 8 --seed 5"
     );
+}
+
+#[test]
+fn regression_the_table_names_its_own_seed_and_a_fullness_that_was_not_tried() {
+    let mut one = advice(gated);
+    let words = |advice: &Advice| text::render(advice, true).split_whitespace().collect::<Vec<_>>().join(" ");
+    one.comparison.as_mut().unwrap().seed = 8;
+    one.nearby_unfit_percent = Some(90);
+    let said = words(&one);
+    assert!(said.contains("8 runs each, with seed 8, which the search did not use."), "{said}");
+    assert!(said.contains("also where the interval is on one side of zero"), "{said}");
+    assert!(said.contains("Not tried at 90 %: the workload does not fit on the drive then."), "{said}");
+    assert!(said.contains("seed 7; repeat with:"), "{said}");
+    one.costs.iter_mut().for_each(|cost| cost.time.confidence_percent = 0.0);
+    one.nearby_unfit_percent = Some(100);
+    let said = words(&one);
+    assert!(said.contains("One run each, with seed 8, which the search did not use."), "{said}");
+    assert!(said.contains("Not tried at 100 %: a file system is filled to 95 % at most."), "{said}");
+}
+
+#[test]
+fn regression_what_finished_before_an_interrupt_is_shown_as_incomplete() {
+    let mut stopped = advice(gated);
+    stopped.partial = true;
+    stopped.search.runs.compared = 0;
+    stopped.conclusion = Conclusion::cannot_tell(None, "stopped".to_owned(), "Let it finish.");
+    for details in [false, true] {
+        let shown = text::render(&stopped, details);
+        let table = shown.split_once("Incomplete: what finished of 8 runs each").map(|(_, table)| table);
+        assert!(table.is_some_and(|table| table.contains("\ncommit ")), "{shown}");
+        assert!(!shown.contains("Use `"), "no verdict: {shown}");
+    }
+    stopped.partial = false;
+    assert!(!text::render(&stopped, false).contains("Incomplete"));
 }

@@ -5,7 +5,7 @@ use trimwise::compare::means::Means;
 use trimwise::compare::summary::Summary;
 use trimwise::policy::PolicyId;
 
-use trimwise_study::advise::hunt::{Searched, Tried};
+use trimwise_study::advise::hunt::{NEARBY_MAX, Searched, Tried};
 use trimwise_study::advise::{Advice, Changed, Nearby};
 use trimwise_study::compare::Comparison;
 use trimwise_study::compare::check::longer;
@@ -13,7 +13,7 @@ use trimwise_study::compare::check::longer;
 use crate::commands::compare::table;
 use crate::conclusion;
 use crate::figures;
-use crate::table::{bold, folded, titled};
+use crate::table::{bold, export, folded, titled};
 
 /// Marks a cell where nothing ran.
 const NOT_RUN: &str = "\u{b7}";
@@ -33,6 +33,7 @@ pub fn render(advice: &Advice, details: bool) -> String {
         text.extend(incomplete.iter().map(|note| bold(folded(note, 0).trim_end()) + "\n"));
     }
     text += &conclusion::text(&advice.conclusion);
+    text += &finished(advice);
     if details {
         text += &explained(advice);
     } else {
@@ -41,12 +42,31 @@ pub fn render(advice: &Advice, details: bool) -> String {
     text + &footer(advice, details)
 }
 
+/// Renders the runs of the usual policies that finished before the search was stopped.
+fn finished(advice: &Advice) -> String {
+    let Some(comparison) = advice.comparison.as_ref().filter(|_| !advice.is_decided() && advice.partial)
+    else {
+        return String::new();
+    };
+    let summary = Summary::of(&comparison.cells);
+    let Some(device) = summary.devices.first() else { return String::new() };
+    let (header, rows) = table::columns(device, comparison, summary.measure, &table::TABLE);
+    let of = comparison.settings.reps;
+    let title = format!("Incomplete: what finished of {of} runs each");
+    let text = format!("\n{}", titled(&title, &header, &rows));
+    export::replace(|| table::for_programs(device, comparison, summary.measure, &table::TABLE));
+    text
+}
+
 fn explained(advice: &Advice) -> String {
     let comparison = advice.comparison.as_ref();
     let mut text = String::new();
     if let Some(comparison) = comparison {
-        text += &format!("\n{}", folded(&comparison.verdict.text, 0));
-        if !comparison.verdict.why.is_empty() {
+        // Without the search, the usual policies are not compared either.
+        let is_compared = advice.search.runs.compared > 0;
+        text +=
+            &if is_compared { format!("\n{}", folded(&comparison.verdict.text, 0)) } else { String::new() };
+        if is_compared && !comparison.verdict.why.is_empty() {
             text += &folded(&format!("Why: {}", comparison.verdict.why), 0);
         }
     }
@@ -119,6 +139,7 @@ pub fn notes(advice: &Advice) -> Vec<String> {
         });
     }
     notes.extend(nearby(&advice.nearby, advice.conclusion.policy.as_ref()));
+    notes.extend(advice.nearby_unfit_percent.map(unfit));
     if let Some(comparison) = &advice.comparison {
         let summary = Summary::of(&comparison.cells);
         notes.extend(table::notes(comparison, &summary));
@@ -142,6 +163,15 @@ fn nearby(nearby: &[Nearby], policy: Option<&PolicyId>) -> Option<String> {
     };
     let all: Vec<String> = nearby.iter().map(at).collect();
     Some(format!("With `{policy}` at other fullness (three runs each): {}.", all.join("; ")))
+}
+
+/// Says why the choice was not tried on a fuller file system.
+fn unfit(percent: u64) -> String {
+    let why = match percent > NEARBY_MAX {
+        true => format!("a file system is filled to {NEARBY_MAX} % at most"),
+        false => "the workload does not fit on the drive then".to_owned(),
+    };
+    format!("Not tried at {percent} %: {why}.")
 }
 
 fn changed(d: &Difference) -> String {
@@ -189,15 +219,19 @@ pub fn cost_rows(advice: &Advice, comparison: &Comparison) -> ([String; 6], Vec<
 /// Explains how to read the cost table.
 pub fn cost_caption(advice: &Advice) -> String {
     let confidence = advice.costs.first().map_or(0.0, |cost| cost.time.confidence_percent.floor());
+    // The footer has the seed of the search.
+    let seed = advice.comparison.as_ref().map_or(advice.seed, |comparison| comparison.seed);
+    let seed = format!("with seed {seed}, which the search did not use");
     if confidence == 0.0 {
-        return "Compared with the first row: how much longer, and how much more the flash wears. ~: one run of each \
-                cannot tell policies apart."
-            .to_owned();
+        return format!(
+            "Compared with the first row: how much longer, and how much more the flash wears. ~: one run of each cannot \
+             tell policies apart. One run each, {seed}."
+        );
     }
     format!(
         "Compared with the first row: how much longer, and how much more the flash wears, each with its {confidence} % \
-         interval. ~: cannot be told apart, or too little to matter. {} runs each, with a seed that the search did not \
-         use.",
+         interval. ~: cannot be told apart by a test at 5 %, or too little to matter, also where the interval is on one \
+         side of zero. {} runs each, {seed}.",
         advice.settings.reps
     )
 }
@@ -212,7 +246,9 @@ fn checked(comparison: Option<&Comparison>) -> String {
     let Some(device) = summary.devices.first() else { return String::new() };
     let (header, rows) = table::columns(device, comparison, summary.measure, &table::TABLE);
     let title = format!("Checked on the {} of Linux {}", kernel.file_system, kernel.title());
-    format!("\n{}", titled(&title, &header, &rows))
+    let text = format!("\n{}", titled(&title, &header, &rows));
+    export::replace(|| table::for_programs(device, comparison, summary.measure, &table::TABLE));
+    text
 }
 
 /// Renders the response surface, LOW x HIGH: how much longer each run took than the best.

@@ -1,7 +1,7 @@
 //! The charts of `compare`, for one run or for two runs side by side.
 
 use trimwise::compare::result::{BlockShares, Cell, Measure, PostmarkFigures, QUANTILES, TimelineSample};
-use trimwise::compare::statistics::median;
+use trimwise::compare::statistics::{Sample, compare, median};
 use trimwise::compare::summary::{DeviceSummary, PolicySummary};
 use trimwise::policy::PolicyId;
 use trimwise::units::{Bytes, UNIT_BYTES};
@@ -10,7 +10,8 @@ use trimwise_study::plot::Axis;
 
 use crate::figures;
 use crate::report::chart::{
-    Area, Band, Bar, BlocksPanel, Chart, Dot, Drawing, Panel, Part, Point, Series, Style, Styles, gap, label,
+    Area, Band, Bar, BlocksPanel, Chart, Dot, Drawing, Panel, Part, Point, Series, Start, Style, Styles, gap,
+    label,
 };
 
 /// The same device in one or two runs, each with the run's name.
@@ -113,36 +114,61 @@ impl<'a> Charts<'a> {
             Measure::MeanLatency => "mean latency",
             Measure::Latency(..) => "latency",
         };
-        let rows: Vec<Dot> = self
-            .policies()
-            .into_iter()
-            .map(|(name, style, p)| {
-                let interval = p.time_s.interval();
-                Dot {
-                    name,
-                    style,
-                    value: p.time_s.median(),
-                    interval: (interval.confidence > 0.0 && !p.time_s.is_exact())
-                        .then_some((interval.low, interval.high)),
-                    runs: if p.time_s.is_exact() { Vec::new() } else { p.time_s.values().to_vec() },
-                    figure: figures::time(p.time_s.median()),
-                }
-            })
-            .collect();
-        let caption = if rows.iter().any(|row| row.interval.is_some()) {
-            "The marker is the median of the repetitions, the thick line its confidence interval; thin strokes are \
-             the repetitions. Further left is better."
-        } else {
-            "The marker is the median of the repetitions. Further left is better."
+        let title = match measure {
+            Measure::Latency(..) => format!("Latency {measure}"),
+            _ => capitalised(words),
         };
-        Chart {
-            title: match measure {
-                Measure::Latency(..) => format!("Latency {measure}"),
-                _ => capitalised(words),
-            },
-            caption: caption.to_owned(),
-            drawing: Drawing::Dots { x: Axis::linear("seconds", words, "s"), y: POLICIES, rows },
+        let x = Axis::linear("seconds", words, "s");
+        self.dots(title, x, figures::time, |p| Some(p.time_s.clone()))
+    }
+
+    /// Charts a figure of which less is better, from the bound up.
+    fn dots(
+        &mut self,
+        title: String,
+        x: Axis,
+        text: fn(f64) -> String,
+        of: impl Fn(&PolicySummary) -> Option<Sample>,
+    ) -> Chart {
+        let (runs, mut rows) = (self.runs, Vec::new());
+        let bound_of = |device: &DeviceSummary| Some(of(device.policy(&PolicyId::IDEAL)?)?.median());
+        let bounds: Option<Vec<f64>> = runs.iter().map(|(_, device)| bound_of(device)).collect();
+        let bound = bounds.and_then(|bounds| bounds.into_iter().reduce(f64::min));
+        for (name, style, p) in self.policies() {
+            let Some(sample) = of(p) else { continue };
+            let interval = sample.interval();
+            let is_exact = sample.is_exact();
+            let is_own = |policies: &[PolicySummary]| policies.iter().any(|other| std::ptr::eq(other, p));
+            let own = runs.iter().find(|(_, device)| is_own(&device.policies));
+            let off = own
+                .and_then(|(_, device)| device.policy(&PolicyId::OFF))
+                .filter(|off| off.policy != p.policy);
+            let alike = off.and_then(&of).is_some_and(|off| {
+                let found = compare(&off, &sample);
+                !found.significant || (found.interval.low..=found.interval.high).contains(&1.0)
+            });
+            let figure = text(sample.median());
+            rows.push(Dot {
+                name,
+                style,
+                value: sample.median(),
+                interval: (interval.confidence > 0.0 && !is_exact).then_some((interval.low, interval.high)),
+                runs: if is_exact { Vec::new() } else { sample.values().to_vec() },
+                figure: if alike { format!("~ {figure}") } else { figure },
+                alike,
+            });
         }
+        let mut caption = "The marker is the median of the repetitions".to_owned();
+        if rows.iter().any(|row: &Dot| row.interval.is_some()) {
+            caption += ", the thick line its confidence interval; thin strokes are the repetitions";
+        }
+        caption += ". Further left is better.";
+        if rows.iter().any(|row| row.alike) {
+            caption +=
+                &format!(" ~, an outline without a line: no difference from {} was found.", PolicyId::OFF);
+        }
+        let start = bound.map_or(Start::Zero, Start::Bound);
+        Chart { title, caption, drawing: Drawing::Dots { x, y: POLICIES, start, rows } }
     }
 
     fn bars(&mut self, title: &str, x: Axis, caption: &str, row: impl Fn(&PolicySummary) -> Row) -> Chart {
@@ -199,18 +225,14 @@ impl<'a> Charts<'a> {
     }
 
     fn write_amplification(&mut self) -> Chart {
-        let bar = |(name, style, p): (String, Style, &PolicySummary)| {
-            let wa = p.device_median_of(|d| d.write_amplification)?;
-            Some(Bar::new(&name, style, wa, format!("{wa:.2}")))
-        };
-        let rows = self.policies().into_iter().filter_map(bar).collect();
         let x = Axis::linear("write_amplification", "write amplification", "NAND units per host unit");
-        Chart {
-            title: "Write amplification".to_owned(),
-            caption: "Units programmed into flash for each unit that the host wrote; 1 is the least without compression."
-                .to_owned(),
-            drawing: Drawing::Bars { x, y: POLICIES, rows },
-        }
+        let of = |p: &PolicySummary| p.device_sample_of(|d| d.write_amplification);
+        let chart = self.dots("Write amplification".to_owned(), x, |wa| format!("{wa:.2}"), of);
+        let caption = format!(
+            "Units programmed into flash for each unit that the host wrote; 1 is the least without compression. {}",
+            chart.caption
+        );
+        Chart { caption, ..chart }
     }
 
     /// Charts device time by cause: first what the host asked for, then garbage collection, the rest, and TRIM.
@@ -440,7 +462,54 @@ type Row = (Vec<(String, f64)>, String);
 
 #[cfg(test)]
 mod tests {
+    use trimwise::compare::summary::Summary;
+
+    use super::super::tests::cells::cell;
     use super::*;
+
+    /// The chart that policies are judged by, of runs of so many seconds.
+    fn judged(runs: &[(&str, [f64; 4])]) -> Chart {
+        let of = |(policy, seconds): &(&str, [f64; 4])| {
+            let of_rep = |(rep, s): (usize, &f64)| cell("sata-small", policy, rep as u32, *s);
+            seconds.iter().enumerate().map(of_rep).collect::<Vec<_>>()
+        };
+        let cells: Vec<Cell> = runs.iter().flat_map(of).collect();
+        let summary = Summary::of(&cells);
+        let device = &summary.devices[0];
+        of_measure(&[("", device)])
+    }
+
+    fn of_measure(runs: Runs) -> Chart {
+        super::of(runs, Measure::Total, &mut Styles::default()).remove(0)
+    }
+
+    #[test]
+    fn regression_lines_start_at_the_bound_and_no_saving_is_drawn_that_none_has_shown() {
+        let off = ("off", [100.0, 100.2, 99.9, 100.1]);
+        let noisy = ("commit", [99.0, 100.3, 98.5, 100.15]);
+        let faster = ("lazy", [98.0, 98.2, 97.9, 98.1]);
+        let chart = judged(&[off, noisy, faster, ("ideal", [97.0, 97.1, 97.2, 97.1])]);
+        let Drawing::Dots { start, rows, .. } = &chart.drawing else { panic!("{chart:?}") };
+        assert_eq!(*start, Start::Bound(97.1));
+        let alike: Vec<(&str, bool, &str)> = rows.iter().map(|r| (&*r.name, r.alike, &*r.figure)).collect();
+        let expected = [
+            ("off", false, "100.0 s"),
+            ("commit", true, "~ 99.58 s"),
+            ("lazy", false, "98.05 s"),
+            ("ideal", false, "97.10 s"),
+        ];
+        assert_eq!(alike, expected);
+        let said = "Lines start at the bound, not at zero: 97.10 s under ideal, which no policy can beat.";
+        assert!(chart.whole_caption().ends_with(said), "{}", chart.whole_caption());
+        assert!(chart.caption.contains("an outline without a line: no difference from off was found"));
+        let data = serde_json::to_value(&chart).unwrap();
+        assert_eq!((&data["start"]["bound"], &data["rows"][1]["alike"]), (&97.1.into(), &true.into()));
+
+        let chart = judged(&[off, faster]);
+        let Drawing::Dots { start, .. } = &chart.drawing else { panic!("{chart:?}") };
+        assert_eq!(*start, Start::Zero);
+        assert!(chart.whole_caption().ends_with("Lines start at zero."), "{}", chart.whole_caption());
+    }
 
     #[test]
     fn quantiles_that_are_far_apart_are_not_joined() {

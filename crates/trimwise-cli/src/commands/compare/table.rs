@@ -1,17 +1,19 @@
 //! The table of `compare`: a block for each device, then the verdict, then the command that repeats it.
 
 use trimwise::compare::days::DaysFigures;
-use trimwise::compare::figure::{FIGURES, View};
+use trimwise::compare::figure::{FIGURES, Figure, Kind as FigureKind, View};
 use trimwise::compare::means::Means;
 use trimwise::compare::result::{Cell, Measure, Target};
 use trimwise::compare::statistics::too_few_runs;
 use trimwise::compare::summary::{DeviceSummary, PolicySummary, Summary};
+use trimwise::policy::PolicyId;
 use trimwise::trace::Knows;
 use trimwise::units::Bytes;
 use trimwise::workload::latency::Operation;
 
 use crate::conclusion;
 use crate::figures;
+use crate::table::export::{self, Kind};
 use crate::table::{bold, folded, titled, titled_in_two};
 use trimwise_study::compare::here::Here;
 use trimwise_study::compare::{Comparison, Settings};
@@ -33,17 +35,25 @@ pub fn render(comparison: &Comparison, details: bool) -> String {
         let (header, rows) = columns(device, comparison, summary.measure, &TABLE);
         let parted_at = first_beyond(device, comparison, &rows);
         text += &(titled_in_two(&title, &header, &rows, parted_at) + "\n");
+        export::replace(|| for_programs(device, comparison, summary.measure, &TABLE));
         text.extend(beyond(device, comparison));
         let latencies = latencies(device);
         let is_judged = matches!(summary.measure, Measure::Latency(..));
         if !latencies.is_empty() && (details || is_judged) {
             text += &(titled("Latency", &LATENCY, &latencies) + "\n");
+            export::declare(|heading| match heading {
+                "call" | "policy" => Kind::Text,
+                "count" => Kind::Number(""),
+                _ => Kind::Number("s"),
+            });
         }
         for (title, view) in [("Days", View::Days), ("Ledger", View::Ledger)].into_iter().filter(|_| details)
         {
             let (header, rows) = figures::rows(view, device);
             if !rows.is_empty() {
                 text += &(titled(title, &header, &rows) + "\n");
+                let of = |heading: &str| view.figures().find(|(_, own)| *own == heading);
+                export::declare(|heading| of(heading).map_or(Kind::Text, |(figure, _)| kind_of(figure)));
             }
         }
     }
@@ -177,7 +187,8 @@ fn beyond(device: &DeviceSummary, comparison: &Comparison) -> Option<String> {
         let needs = match means {
             Means::Stock | Means::Trimwised | Means::Own => return None,
             Means::Ext4Trim | Means::DmTrim => format!("needs {}", means.words()),
-            Means::Elsewhere => "is what another file system or Linux does".to_owned(),
+            Means::Elsewhere => "is what another file system does".to_owned(),
+            Means::OtherLinux => "is what another version of Linux does".to_owned(),
             Means::Bound => "is only a bound".to_owned(),
         };
         Some(format!("`{}` {needs}", p.policy))
@@ -189,6 +200,7 @@ fn beyond(device: &DeviceSummary, comparison: &Comparison) -> Option<String> {
 /// A column of the table.
 struct Column {
     heading: String,
+    kind: Kind,
     text: Box<dyn Fn(&PolicySummary) -> String>,
     shown: Shown,
 }
@@ -200,6 +212,7 @@ enum Shown {
     IfKnown,
     /// If any row has a figure for it, and no row has one for the preceding column.
     Else,
+    Never,
 }
 
 /// Returns the header and rows with these views' figures. Leaves out columns without any figure, such as the erases of
@@ -211,56 +224,25 @@ pub fn columns(
     measure: Measure,
     views: &[View],
 ) -> (Vec<String>, Vec<Vec<String>>) {
-    let in_model = device.policies.iter().flat_map(|p| &p.runs).all(|run| run.target == Target::Model);
-    let baseline = &comparison.settings.baseline;
     let today = comparison.here.as_ref().and_then(|here| here.today(comparison.settings.days.is_some()));
-    let name = move |p: &PolicySummary| match today.as_ref() == Some(p.policy) {
-        true => format!("{} (today)", p.policy),
-        false => p.policy.to_string(),
-    };
-    let column = |heading: String, shown, text: fn(&PolicySummary) -> String| Column {
-        heading,
-        text: Box::new(text),
-        shown,
-    };
-    let mut columns = vec![
-        Column { heading: "policy".to_owned(), text: Box::new(name), shown: Shown::Always },
-        column("n".to_owned(), Shown::Always, |p| figures::runs(&p.time_s)),
-        column(measure.to_string(), Shown::Always, |p| figures::duration(&p.time_s)),
-    ];
-    if device.policies.len() > 1 {
-        let difference = |p: &PolicySummary| figures::difference(p.versus_baseline.as_ref());
-        columns.push(column(format!("vs {baseline}"), Shown::IfKnown, difference));
-    }
-    let distance = if in_model { Shown::Always } else { Shown::IfKnown };
-    columns.push(column("vs ideal".to_owned(), distance, figures::distance));
-    for figure in FIGURES {
-        let view = views.iter().find_map(|view| Some((*view, figure.heading(*view)?)));
-        columns.extend(view.map(|(view, heading)| Column {
-            heading: heading.to_owned(),
-            text: Box::new(move |p| figure.text(p)),
-            shown: if view == View::TableElse { Shown::Else } else { Shown::IfKnown },
-        }));
-    }
-    let mut rows: Vec<Vec<String>> = Vec::new();
-    let row = |p: &PolicySummary| columns.iter().map(|column| (column.text)(p)).collect::<Vec<_>>();
-    let check = comparison.check.as_ref();
-    let checked = check.map(|check| check.summarised(baseline));
-    let checked = checked.iter().flat_map(|c| &c.devices).find(|d| d.device == device.device);
-    for p in ordered(device, comparison) {
-        rows.push(row(p));
-        let kernel = check.and_then(|check| check.kernel.as_ref());
-        if let (Some(kernel), Some(p)) = (kernel, checked.and_then(|d| d.policy(p.policy))) {
-            let mut row = row(p);
-            row[0] = format!("  {}", kernel.release);
-            rows.push(row);
-        }
-    }
+    let (columns, all) = every_column(device, comparison, measure, views);
+    let rows: Vec<Vec<String>> = all
+        .into_iter()
+        .map(|Row { policy, kernel, mut cells }| {
+            if let Some(kernel) = kernel {
+                cells[0] = format!("  {kernel}");
+            } else if today.as_ref() == Some(policy) {
+                cells[0] += " (today)";
+            }
+            cells
+        })
+        .collect();
     let mut is_kept: Vec<bool> = Vec::new();
     let mut has_one = false;
     for (i, column) in columns.iter().enumerate() {
         let is_known = rows.iter().any(|row| row[i] != figures::NONE);
         let is_in_place = column.shown != Shown::Else || !has_one;
+        let is_known = is_known && column.shown != Shown::Never;
         is_kept.push(column.shown == Shown::Always || is_known && is_in_place);
         has_one = is_known || column.shown == Shown::Else && has_one;
     }
@@ -268,6 +250,95 @@ pub fn columns(
         |row: Vec<String>| row.into_iter().zip(&is_kept).filter(|(_, s)| **s).map(|(c, _)| c).collect();
     let header = columns.iter().map(|column| column.heading.clone()).collect();
     (kept(header), rows.into_iter().map(kept).collect())
+}
+
+/// Returns all columns with their kinds, and the rows. What the text says within the policy's cell has columns of its
+/// own: where the row's figures are from, and whether the policy is today's.
+pub fn for_programs(
+    device: &DeviceSummary,
+    comparison: &Comparison,
+    measure: Measure,
+    views: &[View],
+) -> (Vec<(String, Kind)>, Vec<Vec<String>>) {
+    let today = comparison.here.as_ref().and_then(|here| here.today(comparison.settings.days.is_some()));
+    let target = comparison.settings.target.to_string();
+    let (columns, rows) = every_column(device, comparison, measure, views);
+    let mut header: Vec<(String, Kind)> =
+        columns.into_iter().map(|column| (column.heading, column.kind)).collect();
+    header.splice(1..1, ["on", "today"].map(|heading| (heading.to_owned(), Kind::Text)));
+    let row = |Row { policy, kernel, mut cells }: Row| {
+        let is_today = if today.as_ref() == Some(policy) { "today" } else { "" };
+        cells.splice(1..1, [kernel.unwrap_or_else(|| target.clone()), is_today.to_owned()]);
+        cells
+    };
+    (header, rows.into_iter().map(row).collect())
+}
+
+/// Returns what a figure's cells are.
+fn kind_of(figure: &Figure) -> Kind {
+    match figure.kind {
+        FigureKind::Units | FigureKind::UnitsSaved => Kind::Number("bytes"),
+        FigureKind::Nanoseconds | FigureKind::SecondsIfAny | FigureKind::SecondsSaved => Kind::Number("s"),
+        FigureKind::Percent => Kind::Number("%"),
+        FigureKind::Count | FigureKind::Ratio | FigureKind::Rate => Kind::Number(""),
+    }
+}
+
+struct Row<'d> {
+    policy: &'d PolicyId,
+    /// The release of the real kernel whose figures they are; `None`: those of the target.
+    kernel: Option<String>,
+    cells: Vec<String>,
+}
+
+/// Returns all columns and rows. A row of the real kernel's figures follows each of the model's.
+fn every_column<'d>(
+    device: &'d DeviceSummary,
+    comparison: &Comparison,
+    measure: Measure,
+    views: &[View],
+) -> (Vec<Column>, Vec<Row<'d>>) {
+    let in_model = device.policies.iter().flat_map(|p| &p.runs).all(|run| run.target == Target::Model);
+    let baseline = &comparison.settings.baseline;
+    let column = |heading: String, kind, shown, text: fn(&PolicySummary) -> String| Column {
+        heading,
+        kind,
+        text: Box::new(text),
+        shown,
+    };
+    let mut columns = vec![
+        column("policy".to_owned(), Kind::Text, Shown::Always, |p| p.policy.to_string()),
+        column("n".to_owned(), Kind::Runs, Shown::Always, |p| figures::runs(&p.time_s)),
+        column(measure.to_string(), Kind::Measured, Shown::Always, |p| figures::duration(&p.time_s)),
+    ];
+    let vs_baseline = if device.policies.len() > 1 { Shown::IfKnown } else { Shown::Never };
+    let difference = |p: &PolicySummary| figures::difference(p.versus_baseline.as_ref());
+    columns.push(column(format!("vs {baseline}"), Kind::Change, vs_baseline, difference));
+    let distance = if in_model { Shown::Always } else { Shown::IfKnown };
+    columns.push(column("vs ideal".to_owned(), Kind::Change, distance, figures::distance));
+    for figure in FIGURES {
+        let view = views.iter().find_map(|view| Some((*view, figure.heading(*view)?)));
+        columns.extend(view.map(|(view, heading)| Column {
+            heading: heading.to_owned(),
+            kind: kind_of(figure),
+            text: Box::new(move |p| figure.text(p)),
+            shown: if view == View::TableElse { Shown::Else } else { Shown::IfKnown },
+        }));
+    }
+    let mut rows = Vec::new();
+    let cells = |p: &PolicySummary| columns.iter().map(|column| (column.text)(p)).collect::<Vec<_>>();
+    let check = comparison.check.as_ref();
+    let checked = check.map(|check| check.summarised(baseline));
+    let checked = checked.iter().flat_map(|c| &c.devices).find(|d| d.device == device.device);
+    for p in ordered(device, comparison) {
+        rows.push(Row { policy: p.policy, kernel: None, cells: cells(p) });
+        let kernel = check.and_then(|check| check.kernel.as_ref());
+        if let (Some(kernel), Some(on_kernel)) = (kernel, checked.and_then(|d| d.policy(p.policy))) {
+            let kernel = Some(kernel.release.to_string());
+            rows.push(Row { policy: p.policy, kernel, cells: cells(on_kernel) });
+        }
+    }
+    (columns, rows)
 }
 
 const LATENCY: [&str; 7] = ["call", "policy", "count", "p50", "p99", "p99.9", "max"];

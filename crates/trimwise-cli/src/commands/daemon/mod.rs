@@ -90,9 +90,9 @@ pub fn explain(arguments: &ExplainArguments) -> Result<String, Failure> {
         return destinations.deliver(&explained, || text::code(explained.entry));
     }
     let mount = normal(subject)?;
-    let request = Request::Explain { mount: mount.clone() };
     let destinations = Destinations::check_json(&arguments.json)?;
-    ask(&arguments.run.run, &request, Some(&mount), &destinations, text::explain)
+    let data = daemon::explain(&arguments.run.run, subject, &mount)?;
+    destinations.deliver(&data, || text::explain(&data))
 }
 
 pub fn history(arguments: &HistoryArguments) -> Result<String, Failure> {

@@ -11,6 +11,7 @@ use crate::arguments::{JsonArguments, TableArguments, some_bytes, word};
 use crate::commands::compare::table;
 use crate::figures::{NONE, grouped, nanoseconds};
 use crate::output::Destinations;
+use crate::table::export::{self, Kind};
 use crate::table::{folded, laid_out};
 
 #[derive(Debug, Args)]
@@ -110,6 +111,11 @@ fn text(Replay { trace, target, discards, replay, notes, .. }: &Replay) -> Strin
         .collect();
     let header = ["latency", "n", "p50", "p99", "p99.9", "max", "recorded p50", "recorded p99"];
     text += &laid_out(&header, &rows);
+    export::declare(|heading| match heading {
+        "latency" => Kind::Text,
+        "n" => Kind::Number(""),
+        _ => Kind::Number("s"),
+    });
     if let Some(PreludeReplay { requests, discards_sent, written_bytes }) = *prelude {
         let (prelude, written) = (counted(requests, discards_sent), Bytes(written_bytes));
         let note =

@@ -11,7 +11,7 @@ use trimwise_study::plot::Axis;
 
 use crate::commands::compare::table::up_to;
 use crate::figures::{self, NONE};
-use crate::report::chart::{Chart, Dot, Drawing, Point, Series, Style, Styles, gap, label};
+use crate::report::chart::{Chart, Dot, Drawing, Point, Series, Start, Style, Styles, gap, label};
 use crate::report::pair::{NAMES, Page as PairPage, Run, Section, change};
 use crate::report::{Figure, rendered, with_code};
 use crate::table::plot::Block;
@@ -435,14 +435,22 @@ fn dots(title: &str, x: Axis, runs: Runs, styles: &mut Styles) -> Chart {
             interval: interval(row),
             runs: Vec::new(),
             figure: figures::time(row.median_s),
+            alike: row.vs_baseline_significant == Some(false),
         }));
     }
+    let ideal = runs.iter().flat_map(|(_, cases)| cases.iter()).flat_map(|case| &case.rows);
+    let ideal = ideal.filter(|row| row.policy == PolicyId::IDEAL).map(|row| row.median_s).reduce(f64::min);
     let caption = "The marker is the median, the thick line its confidence interval: 95 %, or what so few runs can give. Further \
-         left is better.";
+         left is better. An outline without a line: no difference from the baseline was found.";
     Chart {
         title: title.to_owned(),
         caption: caption.to_owned(),
-        drawing: Drawing::Dots { x, y: Axis::linear("policy", "", ""), rows },
+        drawing: Drawing::Dots {
+            x,
+            y: Axis::linear("policy", "", ""),
+            start: ideal.map_or(Start::Zero, Start::Bound),
+            rows,
+        },
     }
 }
 

@@ -15,7 +15,7 @@ use trimwise_study::command_text::CommandText;
 
 use crate::commands::reproduce::arguments::ReproduceArguments;
 use trimwise_cli::output::{self, Destinations};
-use trimwise_cli::table::described;
+use trimwise_cli::table::{described, export, folded};
 
 pub fn run(arguments: &ReproduceArguments, caller: &dyn Caller) -> Result<String, Failure> {
     run_of(&ALL, arguments, caller)
@@ -33,9 +33,15 @@ fn run_of(
                 words!["runs nothing, so ", key("json"), " and ", key("report"), " cannot be used with it"];
             return Err(Mistake::on("list").that_is(why).fail());
         }
-        let list = described(&all.iter().map(|e| (e.name, e.question)).collect::<Vec<_>>(), 0);
-        let code: Vec<String> = made::code().iter().map(|(part, hash)| format!("{part} {hash}")).collect();
-        return Ok(format!("{list}\nCode of this version, as shown below tables: {}\n", code.join(", ")));
+        let listed = || {
+            let rows = all.iter().map(|e| [e.name, e.question].map(str::to_owned));
+            export::keep("", &["experiment", "question"], rows, &[]);
+            let list = described(&all.iter().map(|e| (e.name, e.question)).collect::<Vec<_>>(), 0);
+            let code = made::code().iter().map(|(part, hash)| format!("{part} {hash}")).collect::<Vec<_>>();
+            let code = format!("Code of this version, as shown below tables: {}", code.join(", "));
+            format!("{list}\n{}", folded(&code, 0))
+        };
+        return destinations.deliver(&(), listed);
     }
     let request = arguments.request();
     let Reproduced { made, ended_by } = reproduce::run_of(all, &request, caller)?;

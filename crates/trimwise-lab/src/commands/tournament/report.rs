@@ -7,8 +7,9 @@ use serde::Serialize;
 use trimwise::failure::Failure;
 
 use super::{HEADER, cells, legend, named, rows, verdict};
+use trimwise::policy::PolicyId;
 use trimwise_cli::figures::{change, time};
-use trimwise_cli::report::chart::{Chart, Dot, Drawing, Styles};
+use trimwise_cli::report::chart::{Chart, Dot, Drawing, Start, Styles};
 use trimwise_cli::report::{Figure, rendered, with_code};
 use trimwise_cli::table::plot::Block;
 
@@ -70,15 +71,19 @@ fn chart(tournament: &Tournament) -> Chart {
             interval: row.interval,
             runs: Vec::new(),
             figure: cells(row)[2].clone(),
+            alike: row.interval.is_some_and(|(low, high)| low < 1.0 && high > 1.0),
         }
     };
-    let caption = "The marker is the geometric mean over the cells, the thick line its 95 % interval. Further left is better.";
+    let caption = "The marker is the geometric mean over the cells, the thick line its 95 % interval. Further left is better. \
+                   An outline without a line: no difference from off was found.";
+    let ideal = all(tournament).find(|row| row.policy == PolicyId::IDEAL);
     Chart {
         title: "Time compared with off".to_owned(),
         caption: caption.to_owned(),
         drawing: Drawing::Dots {
             x: Axis::linear("time", "time", "x that of off"),
             y: Axis::linear("policy", "", ""),
+            start: ideal.map_or(Start::Zero, |row| Start::Bound(row.time)),
             rows: all(tournament).map(dot).collect(),
         },
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::guests;
 use trimwise::advise::{self, Job, LeftOut, Node, Observation, Place, REPS_MAX, Rounds, Search, Space};
-use trimwise::compare::means::Means;
+use trimwise::compare::means::{Host, Means};
 use trimwise::compare::result::{Cell, Target};
 use trimwise::compare::summary::Summary;
 use trimwise::failure::Failure;
@@ -90,7 +90,7 @@ impl Candidates {
     }
 
     fn means(policy: KernelPolicy) -> Means {
-        Means::of(&policy.id(), &Target::Kernel(String::new()), None)
+        Means::of(&policy.id(), &Target::Kernel(String::new()), Host::UNKNOWN)
     }
 
     /// Returns the policies worth fresh runs: those set by a mount option, the two best of the search, the best

@@ -207,19 +207,25 @@ impl OnDevice {
     }
 }
 
+impl BenchSettings {
+    fn of(request: &BenchRequest, tests: &[Test], settings: &Settings) -> Self {
+        Self {
+            target: request.on.target.clone(),
+            tests: tests.iter().map(Test::to_string).collect(),
+            content: settings.content.name().into(),
+            seed: settings.seed,
+            region_start_percent: settings.region.start.value(),
+            region_length_percent: settings.region.length.value(),
+            command: request.on.command(|command| tests.iter().for_each(|test| command.argument(test))),
+        }
+    }
+}
+
 impl BenchReport {
     fn new(request: &BenchRequest, tests: &[Test], settings: &Settings, results: Results) -> Self {
         Self {
             trimwise: trimwise::VERSION.into(),
-            settings: BenchSettings {
-                target: request.on.target.clone(),
-                tests: tests.iter().map(Test::to_string).collect(),
-                content: settings.content.name().into(),
-                seed: settings.seed,
-                region_start_percent: settings.region.start.value(),
-                region_length_percent: settings.region.length.value(),
-                command: request.on.command(|command| tests.iter().for_each(|test| command.argument(test))),
-            },
+            settings: BenchSettings::of(request, tests, settings),
             partial: results.broken.is_some(),
             results,
         }

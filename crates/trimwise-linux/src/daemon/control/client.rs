@@ -43,6 +43,16 @@ pub enum ClientError {
     BadRequest(String),
 }
 
+impl ClientError {
+    /// Returns the daemons that listen elsewhere, if none listens here.
+    pub fn elsewhere(&self) -> &[Running] {
+        match self {
+            Self::None { elsewhere, .. } => elsewhere,
+            _ => &[],
+        }
+    }
+}
+
 /// Returns true if systemd runs this host, as sd_booted(3) defines it.
 fn is_systemd() -> bool {
     Path::new("/run/systemd/system").is_dir()

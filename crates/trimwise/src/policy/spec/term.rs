@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::grammar::{Part, Wrong, wrong};
-use crate::policy::Governor;
+use crate::policy::{Governor, Native};
 
 /// How a stock host can carry out a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,8 +36,7 @@ pub(in crate::policy) struct Term {
     /// Why `set` before this term makes no sense.
     pub refuses_gate: Option<&'static str>,
     pub live: LiveUse,
-    /// The system that does this by itself, other than the ext4 of a recent Linux.
-    pub native_to: Option<&'static str>,
+    pub native_to: Option<Native>,
 }
 
 impl Term {

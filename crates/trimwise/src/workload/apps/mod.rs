@@ -110,6 +110,15 @@ impl Application {
         ALL.iter().any(|spec| Some(spec.name) == name)
     }
 
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Returns the value of a parameter that differs from its default; `None` for others.
+    pub fn given(&self, parameter: &Parameter) -> Option<u64> {
+        self.given.iter().find(|(given, _)| given.name == parameter.name).map(|(_, value)| *value)
+    }
+
     pub(super) fn copies(&self) -> u32 {
         self.common.tasks as u32
     }

@@ -65,6 +65,7 @@ pub fn cell(device: &str, policy: &str, rep: u32, seconds: f64) -> Cell {
         target: Target::Model,
         judged: None,
         drive: None,
+        discard: None,
         postmark_report: String::new(),
         rep,
         duration_ns: ns(seconds),
