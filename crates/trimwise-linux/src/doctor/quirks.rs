@@ -3,6 +3,8 @@
 //! From `__ata_dev_quirks` in Linux's drivers/ata/libata-core.c (6.12). The kernel works around these faults; the
 //! report still says what that costs. NVMe has no such list.
 
+use trimwise::drives::wildcard::matches;
+
 /// A fault in a drive's TRIM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Quirk {
@@ -35,24 +37,9 @@ const LIST: [(&str, &str, Quirk); 16] = [
 /// Returns the known fault of a drive, if any.
 pub fn of(model: &str, firmware: &str) -> Option<Quirk> {
     let found = LIST.iter().find(|(models, firmwares, _)| {
-        matches(models.as_bytes(), model.as_bytes())
-            && (firmwares.is_empty() || matches(firmwares.as_bytes(), firmware.as_bytes()))
+        matches(models, model) && (firmwares.is_empty() || matches(firmwares, firmware))
     });
     found.map(|&(_, _, quirk)| quirk)
-}
-
-/// Returns true if the pattern matches the whole text. Supports as much of the kernel's `glob_match` as the list needs.
-fn matches(pattern: &[u8], text: &[u8]) -> bool {
-    match pattern {
-        [] => text.is_empty(),
-        [b'*', rest @ ..] => (0..=text.len()).any(|skip| matches(rest, &text[skip..])),
-        [b'[', rest @ ..] => {
-            let Some(end) = rest.iter().position(|&byte| byte == b']') else { return false };
-            text.first().is_some_and(|byte| rest[..end].contains(byte))
-                && matches(&rest[end + 1..], &text[1..])
-        }
-        [byte, rest @ ..] => text.first() == Some(byte) && matches(rest, &text[1..]),
-    }
 }
 
 #[cfg(test)]
