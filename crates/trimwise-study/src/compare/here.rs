@@ -574,6 +574,16 @@ mod tests {
     }
 
     #[test]
+    fn the_line_about_a_known_drive_names_the_fact_that_chose_its_class() {
+        let p1 = drive(Transport::Nvme, "CT1000P1SSD8", 931);
+        let (_, here, _) = chosen(found(EXT4, vec![p1]), "").unwrap();
+        assert_eq!((here.profile.as_str(), here.evidence()), ("nvme-512gb-qlc", "a drive of its class"));
+        let expected = "In its place: nvme-512gb-qlc, chosen by class (Crucial P1: QLC with a static and a dynamic SLC cache, \
+                        by profiles/models.toml), since no profile names its model; it was not fitted to this drive.";
+        assert!(words(&here).contains(expected), "{}", words(&here));
+    }
+
+    #[test]
     fn what_is_given_wins_and_no_ssd_is_refused_without_it() {
         let disk = Drive { rotates: true, ..drive(Transport::Ata, "ST2000DM008", 1863) };
         let memory = found("22 1 0:5 / /srv rw - tmpfs tmpfs rw", Vec::new());
