@@ -281,29 +281,35 @@ mod tests {
 
     #[test]
     fn a_row_has_figure_state_short_source_and_marks_and_details_the_whole() {
-        let row = |pattern: &str, has_details| {
-            text(&measured(Some(pattern)).unwrap(), false, has_details)
-                .split_whitespace()
-                .collect::<Vec<_>>()
-                .join(" ")
+        let rows = |pattern: &str, has_details| {
+            let found = measured(Some(pattern)).unwrap();
+            export::markdown(&tables_of(|| text(&found, false, has_details)).1)
         };
         for (pattern, expected) in [
             (
                 "fio issue 764",
-                "U.2 NVMe drive (fio issue 764) NVMe, map? 71.63 µs 4 KiB partly full fio#764 2019 PU",
+                "| U.2 NVMe drive (fio issue 764) | NVMe, map? | 71.63 µs | 4 KiB | partly full | fio#764 2019 | PU |",
             ),
-            ("Intel X25-M", "SATA ≤ 400.0 ms/GiB full, idle anandtech.com PD"),
-            ("i3.8xlarge", "NVMe, map? 5,490 to 7,550/s 512 KiB idle launchpad.net PDU"),
-            ("Crucial P1 1TB", "Crucial P1 1TB NVMe, DRAM 0.031 dirty, 80 % full cdrlabs.com PD"),
-            ("Crucial P1 1TB", "NVMe, DRAM 140.0 GB empty techpowerup.com -"),
-            ("Crucial P1 1TB", "NVMe, DRAM 1,600 MB/s"),
-            ("RC100", "NVMe, HMB 1.000 s 4,000 MB busy pcper.com 2018 PD"),
+            ("Intel X25-M", "| SATA | ≤ 400.0 ms/GiB | full, idle | anandtech.com | PD |"),
+            ("i3.8xlarge", "| NVMe, map? | 5,490 to 7,550/s | 512 KiB | idle | launchpad.net | PDU |"),
+            (
+                "Mi Notebook",
+                "| unknown | 25.00 µs | 445.3 KiB, of several | partly full | XiaoMi-Pro-Hac…#265 2020 |",
+            ),
+            (
+                "Crucial P1 1TB",
+                "| Crucial P1 1TB | NVMe, DRAM | 0.031 | dirty, 80 % full | cdrlabs.com | PD |",
+            ),
+            ("Crucial P1 1TB", "| NVMe, DRAM | 140.0 GB | empty | techpowerup.com |"),
+            ("Crucial P1 1TB", "| NVMe, DRAM | 1,600 MB/s |"),
+            ("RC100", "| NVMe, HMB | 1.000 s | 4,000 MB | busy | pcper.com 2018 | PD |"),
         ] {
-            assert!(row(pattern, false).contains(expected), "{}", row(pattern, false));
+            let rows = rows(pattern, false);
+            assert!(rows.contains(expected), "{rows}");
         }
-        let details = row("fio issue 764", true);
-        assert!(details.contains("\"trimwrite 4k: trim lat (usec) min=66"), "{details}");
-        assert!(details.contains("https://github.com/axboe/fio/issues/764"), "{details}");
+        let details = rows("fio issue 764", true);
+        assert!(details.contains("| \"trimwrite 4k: trim lat (usec) min=66"), "{details}");
+        assert!(details.contains("https://github.com/axboe/fio/issues/764 |"), "{details}");
     }
 
     #[test]
