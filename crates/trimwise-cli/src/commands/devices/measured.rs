@@ -48,7 +48,8 @@ pub fn text(measured: &Measured, has_summary: bool, has_details: bool) -> String
 }
 
 fn table(what: What, of: &[&Published], has_details: bool) -> String {
-    let columns: [(&str, fn(&Published) -> String); 6] = [
+    type Column = (&'static str, fn(&Published) -> String);
+    let columns: [Column; 6] = [
         ("class", |one| one.class.name().to_owned()),
         ("figure", |one| figure_of(&one.measurement)),
         ("range", |one| range(&one.measurement)),
