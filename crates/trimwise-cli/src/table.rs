@@ -66,6 +66,18 @@ pub fn laid_out_with(
     Grid::new(header, rows, descriptions).within(width_here())
 }
 
+/// Lays out a table as [`titled`] does, in at most `width` columns, with a description below each row if there are any.
+pub fn titled_within(
+    title: &str,
+    header: &[impl AsRef<str>],
+    rows: &[impl AsRef<[String]>],
+    descriptions: &[String],
+    width: usize,
+) -> String {
+    export::keep(title, header, rows, descriptions);
+    format!("{}\n\n{}", bold(title), Grid::new(header, rows, descriptions).within(width_here().min(width)))
+}
+
 /// Removes characters that a terminal would interpret or show out of order: users choose the names of mount points and
 /// files.
 pub fn plain(text: &str) -> String {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::statvfs;
 use thiserror::Error;
+use trimwise::drives::models::known;
 use trimwise::units::{Bytes, SECTOR_BYTES, Utilization};
 
 use crate::block_device::{LAYERS_MAX, SysBlock, devices_in_sysfs, numbers_of};
@@ -55,10 +56,14 @@ pub struct Drive {
     pub borrows_memory: bool,
     /// True if the drive is on another host.
     pub is_remote: bool,
+    /// True if a hypervisor or a cloud provides it.
+    pub is_virtual: bool,
+    /// True if a loop device is between the directory and the drive.
+    pub is_below_loop: bool,
 }
 
 impl Drive {
-    fn of(root: &HostRoot, device: &SysBlock) -> Self {
+    fn of(root: &HostRoot, device: &SysBlock, is_below_loop: bool) -> Self {
         let disk = disk_of(root, device);
         let name = device.name();
         Self {
@@ -70,19 +75,28 @@ impl Drive {
             is_volatile: device.text("queue/write_cache").is_none_or(|cache| cache == "write back"),
             borrows_memory: device.has("device/hmb"),
             is_remote: matches!(disk.transport, Transport::Network(_) | Transport::Drbd),
+            is_virtual: disk.hypervisor.is_some(),
+            is_below_loop,
             name,
         }
     }
 
-    /// Returns the reason why no SSD profile can stand in for the drive; `None` if one can. Virtual disks often claim
-    /// to rotate, whatever is below them.
+    /// Returns the reason why no SSD profile can stand in for the drive; `None` if one can. Whether a virtual disk rotates
+    /// does not count: it often claims to, whatever is below it.
     pub fn why_no_ssd(&self) -> Option<&'static str> {
         match () {
+            () if self.is_below_loop => {
+                Some("a loop device, whose TRIM frees space in a file and not on a drive")
+            }
             () if self.name.starts_with("ram") || self.name.starts_with("zram") => Some("a RAM disk"),
             () if self.link == Transport::Zvol => Some("a volume of a ZFS pool"),
             () if self.is_remote => Some("a drive on the network"),
-            () if self.rotates && !matches!(self.link, Transport::Virtio | Transport::Xen) => {
-                Some("a hard disk, as far as the kernel knows (queue/rotational is 1)")
+            () if self.is_virtual || matches!(self.link, Transport::Virtio | Transport::Xen) => {
+                Some("a virtual disk, which does not show what drive is below it")
+            }
+            () if self.rotates => Some("a hard disk, as far as the kernel knows (queue/rotational is 1)"),
+            () if matches!(self.link, Transport::Scsi | Transport::Other) && known(&self.model).is_none() => {
+                Some("a disk that does not show what drive it is (a LUN, a volume of a controller)")
             }
             () => None,
         }
@@ -158,7 +172,7 @@ impl Here {
 /// None if sysfs does not show the device.
 pub(crate) fn drives(root: &HostRoot, mounts: &[Mount], mount: &Mount) -> Vec<Drive> {
     let mut drives = Vec::new();
-    descend(root, mounts, mount, 0, &mut drives);
+    descend(root, mounts, mount, Above::default(), &mut drives);
     drives
 }
 
@@ -168,34 +182,42 @@ pub fn drives_of_device(root: &HostRoot, path: &Path) -> Result<Vec<Drive>, Path
     let device = SysBlock::of_numbers(root, numbers_of(found.rdev()))
         .map_err(|error| at(path)(std::io::Error::other(error.to_string())))?;
     let mut drives = Vec::new();
-    lowest(root, &mounts(root).unwrap_or_default(), &device, 0, &mut drives);
+    lowest(root, &mounts(root).unwrap_or_default(), &device, Above::default(), &mut drives);
     Ok(drives)
 }
 
+/// What is above a device.
+#[derive(Clone, Copy, Default)]
+struct Above {
+    layers: usize,
+    has_loop: bool,
+}
+
 /// Adds the drives below a mount, through the mount that holds a loop device's file.
-fn descend(root: &HostRoot, mounts: &[Mount], mount: &Mount, depth: usize, drives: &mut Vec<Drive>) {
+fn descend(root: &HostRoot, mounts: &[Mount], mount: &Mount, above: Above, drives: &mut Vec<Drive>) {
     for device in devices_in_sysfs(root, mount).unwrap_or_default() {
-        lowest(root, mounts, &device, depth, drives);
+        lowest(root, mounts, &device, above, drives);
     }
 }
 
-fn lowest(root: &HostRoot, mounts: &[Mount], device: &SysBlock, depth: usize, drives: &mut Vec<Drive>) {
+fn lowest(root: &HostRoot, mounts: &[Mount], device: &SysBlock, above: Above, drives: &mut Vec<Drive>) {
     let below: Vec<SysBlock> = device.disk().into_iter().chain(device.slaves()).collect();
-    if depth >= LAYERS_MAX {
+    if above.layers >= LAYERS_MAX {
         return;
     }
+    let under = Above { layers: above.layers + 1, ..above };
     if let Some(file) = device.backing_file() {
         if let Some(index) = nearest(mounts, &file) {
-            descend(root, mounts, &mounts[index], depth + 1, drives);
+            descend(root, mounts, &mounts[index], Above { has_loop: true, ..under }, drives);
         }
     } else if below.is_empty() {
-        let drive = Drive::of(root, device);
+        let drive = Drive::of(root, device, above.has_loop);
         if !drives.contains(&drive) {
             drives.push(drive);
         }
     }
     for device in below {
-        lowest(root, mounts, &device, depth + 1, drives);
+        lowest(root, mounts, &device, under, drives);
     }
 }
 

@@ -1,12 +1,18 @@
-//! The built-in profiles, and one profile in full.
+//! The built-in profiles, one profile in full, what is public about a model of a drive, and published measurements.
+
+use std::path::Path;
 
 use serde::Serialize;
-use trimwise::failure::{self, Failure};
+use trimwise::drives::measured::{self, Class, Measurement, Summary};
+use trimwise::drives::models::{self, Model};
+use trimwise::drives::wildcard::matches;
+use trimwise::failure::{self, Failure, Mistake};
 use trimwise::profile::{Profile, SettingValue};
 use trimwise::ssd::{LinkKind, ReadAfterTrim, TrimConfig, TrimPlace};
 use trimwise::units::{Bytes, UNIT_BYTES};
 
-use crate::input::profile;
+use crate::input::profile_or;
+use crate::stand_in::profiles_for_model;
 
 #[derive(Debug, Serialize)]
 pub struct Devices {
@@ -90,6 +96,43 @@ pub struct Setting {
     pub source: Option<String>,
     /// Whether the firmware variant sets it.
     pub by_firmware: bool,
+}
+
+/// What is public about the drives that report a model.
+#[derive(Debug, Serialize)]
+pub struct KnownModel {
+    pub trimwise: &'static str,
+    /// The model as given.
+    pub model: String,
+    pub facts: &'static Model,
+    /// The profile that stands in for such a drive, or two if that depends on its size; empty if none can.
+    pub stand_ins: Vec<InItsPlace>,
+    /// Why no profile can stand in.
+    pub why_none: Option<&'static str>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct InItsPlace {
+    pub profile: String,
+    pub why: String,
+}
+
+/// Published measurements.
+#[derive(Debug, Serialize)]
+pub struct Measured {
+    pub trimwise: &'static str,
+    pub measurements: Vec<Published>,
+    /// What was measured in each class, of the measurements above.
+    pub summary: Vec<Summary>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Published {
+    pub class: Class,
+    /// True if the source does not name the drive.
+    pub unnamed: bool,
+    #[serde(flatten)]
+    pub measurement: Measurement,
 }
 
 impl Essentials {
@@ -177,9 +220,52 @@ pub fn all() -> Devices {
     }
 }
 
+/// Looks up what is public about a model; `None` for a profile, a file, or an unknown model.
+pub fn known_model(argument: &str) -> Option<KnownModel> {
+    let is_profile = Profile::embedded(argument).is_some() || Path::new(argument).exists();
+    let facts = models::known(argument).filter(|_| !is_profile)?;
+    let chosen = profiles_for_model(argument, facts);
+    let why_none = chosen.as_ref().err().copied();
+    let stand_ins = chosen.unwrap_or_default().into_iter();
+    Some(KnownModel {
+        trimwise: trimwise::VERSION,
+        model: argument.to_owned(),
+        facts,
+        stand_ins: stand_ins.map(|one| InItsPlace { profile: one.profile, why: one.why }).collect(),
+        why_none,
+    })
+}
+
+/// Returns the published measurements of drives whose name has the pattern in it. `*` stands for any text; capitals do
+/// not count.
+///
+/// # Errors
+/// If there are none.
+pub fn measured(pattern: Option<&str>) -> Result<Measured, Failure> {
+    let mut measurements = measured::all();
+    if let Some(pattern) = pattern {
+        let wanted = format!("*{}*", pattern.to_lowercase());
+        measurements.retain(|one| matches(&wanted, &one.drive.to_lowercase()));
+        if measurements.is_empty() {
+            let of =
+                Mistake::of("measured", pattern).because("no drive of the register has this in its name");
+            return Err(of.expected("a part of a name that `trimwise devices --measured` shows").fail());
+        }
+    }
+    let summary = measured::summary(&measurements);
+    let published = |measurement: Measurement| Published {
+        class: measurement.class(),
+        unnamed: measurement.is_unnamed(),
+        measurement,
+    };
+    let measurements = measurements.into_iter().map(published).collect();
+    Ok(Measured { trimwise: trimwise::VERSION, measurements, summary })
+}
+
 /// Looks up a profile by its name or file.
 pub fn one(argument: &str) -> Result<Device, Failure> {
-    let profile = profile(argument, failure::argument("profile"))?;
+    let what = format!("a profile (TOML), a model of {}", models::FILE);
+    let profile = profile_or(argument, failure::argument("profile"), &what)?;
     let (device, settings) = (Essentials::of(&profile), settings(&profile));
     Ok(Device { trimwise: trimwise::VERSION, device, settings })
 }
@@ -187,6 +273,31 @@ pub fn one(argument: &str) -> Result<Device, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_model_of_the_list_is_shown_unless_a_profile_or_a_file_has_its_name() {
+        let p1 = known_model("CT1000P1SSD8").unwrap();
+        assert_eq!((p1.facts.family.as_str(), p1.stand_ins[0].profile.as_str()), ("P1", "nvme-512gb-qlc"));
+        let optane = known_model("INTEL MEMPEK1J032GA").unwrap();
+        assert_eq!((optane.stand_ins.len(), optane.why_none.is_some()), (0, true));
+        for other in ["nvme-generic", "vertex-60gb@1.41", "ST2000DM008", "/"] {
+            assert!(known_model(other).is_none(), "{other}");
+        }
+        let refused = one("ST2000DM008").unwrap_err().to_string();
+        assert!(refused.contains("a model of profiles/models.toml, or one of sata-small"), "{refused}");
+    }
+
+    #[test]
+    fn measurements_are_found_by_a_part_of_the_drives_name() {
+        let count = |pattern| measured(pattern).map(|found| found.measurements.len());
+        assert_eq!(count(None).unwrap(), 193);
+        assert_eq!(count(Some("crucial p1")).unwrap(), 7);
+        assert_eq!(count(Some("970*plus")).unwrap(), 1);
+        let refused = count(Some("9999")).unwrap_err().to_string();
+        assert!(refused.starts_with("--measured 9999: no drive of the register"), "{refused}");
+        let unnamed = measured(Some("fio issue 764")).unwrap().measurements.remove(0);
+        assert_eq!((unnamed.unnamed, unnamed.class), (true, Class::NvmeUnknown));
+    }
 
     #[test]
     fn the_time_of_a_trim_counts_commands_ranges_and_units() {

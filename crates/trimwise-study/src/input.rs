@@ -81,6 +81,11 @@ const WHAT: &str = "a profile (TOML)";
 /// Finds a profile by NAME, FILE, NAME@VERSION or FILE@VERSION, where the version selects a firmware variant. A file
 /// with exactly this name takes precedence over a variant.
 pub fn profile(argument: &str, key: impl Into<Key>) -> Result<Profile, Failure> {
+    profile_or(argument, key, WHAT)
+}
+
+/// Finds a profile as [`profile`] does, where `what` is accepted.
+pub fn profile_or(argument: &str, key: impl Into<Key>, what: &str) -> Result<Profile, Failure> {
     let names: Vec<&str> = Profile::embedded_names().collect();
     let refused = |error: ProfileError| error.mistake().fail();
     if let Some(text) = Profile::embedded_text(argument) {
@@ -88,12 +93,12 @@ pub fn profile(argument: &str, key: impl Into<Key>) -> Result<Profile, Failure> 
     }
     let variant = Profile::split_firmware(argument).filter(|_| !Path::new(argument).exists());
     let Some((name, version)) = variant else {
-        let text = read(argument, key, WHAT, &names)?;
+        let text = read(argument, key, what, &names)?;
         return Profile::parse(&text, argument).map_err(refused);
     };
     match Profile::embedded_text(name) {
         Some(text) => Profile::parse_firmware(text, name, version),
-        None => Profile::parse_firmware(&read(name, key, WHAT, &names)?, name, version),
+        None => Profile::parse_firmware(&read(name, key, what, &names)?, name, version),
     }
     .map_err(refused)
 }

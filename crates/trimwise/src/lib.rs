@@ -8,6 +8,7 @@ pub mod advise;
 pub mod block;
 pub mod compare;
 pub mod content;
+pub mod drives;
 pub mod engine;
 pub mod failure;
 pub mod files;

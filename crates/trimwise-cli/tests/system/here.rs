@@ -28,6 +28,18 @@ fn a_loop_device_is_followed_to_the_drive_of_its_file() {
     assert_eq!(here["device"], format!("/dev/{}", disk.device));
     assert!(here["drive"].as_str().is_none_or(|drive| !drive.starts_with("loop")), "{here}");
     assert_eq!(json["settings"]["utilization_percent"], here["utilization_percent"]);
+    let bare = Command::new(env!("CARGO_BIN_EXE_trimwise"))
+        .args(["compare", "--here"])
+        .arg(&disk.point)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&bare.stderr);
+    assert_eq!(bare.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("it is on a loop device, whose TRIM frees space in a file and not on a drive"),
+        "{said}"
+    );
+    assert!(said.contains("expected a directory on an SSD, or --device to name the profile"), "{said}");
     let text = run(&["--details"]).stdout;
     let text = String::from_utf8_lossy(&text);
     assert!(text.starts_with("Here: ") && text.contains("\nIn its place: sata-small"), "{text}");

@@ -67,7 +67,7 @@ pub struct FitReport {
     pub target: String,
     /// The profile that supplies what was not measured.
     pub base: String,
-    /// How the base was chosen: `given`, `model` or `class`.
+    /// How the base was chosen: `given`, `model`, `class` or `guess`.
     pub base_chosen_by: &'static str,
     pub read_only: bool,
     #[serde(flatten)]
@@ -251,6 +251,9 @@ fn target(request: &FitRequest) -> Result<What, Failure> {
         .ok_or_else(|| of.expected("a file, a directory, a device or model:NAME").fail())
 }
 
+/// The base for what shows nothing of the drive below it.
+const GUESS: &str = "sata-generic";
+
 /// Returns the profile that supplies what is not measured, how it was chosen, and the real drive.
 fn base(request: &FitRequest, what: &What) -> Result<(Profile, &'static str, Option<Drive>), Failure> {
     let drives = match what {
@@ -273,10 +276,11 @@ fn base(request: &FitRequest, what: &What) -> Result<(Profile, &'static str, Opt
             let of = of.because(words![key("from"), " is missing: a model has no class"]);
             return Err(of.expected(format!("a profile other than {}", profile.name)).fail());
         }
-        (None, _, Some(drive)) => {
-            let (name, chosen_by, _) = profile_for(drive);
-            (name, chosen_by)
-        }
+        (None, _, Some(drive)) => match profile_for(drive) {
+            Ok(chosen) => (chosen.profile, chosen.by),
+            // Measuring needs no verdict on what it measures.
+            Err(_) => (GUESS.to_owned(), "guess"),
+        },
         (None, _, None) => {
             let expected = words![set("from", "PROFILE"), " (see `trimwise devices`)"];
             return Err(of.because("no drive was found below it").expected(expected).fail());

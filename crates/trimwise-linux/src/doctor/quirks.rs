@@ -5,6 +5,8 @@
 //! (`NVME_QUIRK_DEALLOCATE_ZEROES`) and forbid Write Zeroes (`NVME_QUIRK_DISABLE_WRITE_ZEROES`), never Deallocate; USB storage
 //! has none about UNMAP. Drives that users have reported, and eMMC with `MMC_QUIRK_TRIM_BROKEN`, are in a list of their own.
 
+use trimwise::drives::wildcard::matches;
+
 /// A fault in a drive's TRIM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Quirk {
@@ -107,24 +109,9 @@ pub(crate) fn reported(model: &str, firmware: &str) -> Option<&'static Reported>
 /// Returns the known fault of a drive, if any.
 pub fn of(model: &str, firmware: &str) -> Option<Quirk> {
     let found = LIST.iter().find(|(models, firmwares, _)| {
-        matches(models.as_bytes(), model.as_bytes())
-            && (firmwares.is_empty() || matches(firmwares.as_bytes(), firmware.as_bytes()))
+        matches(models, model) && (firmwares.is_empty() || matches(firmwares, firmware))
     });
     found.map(|&(_, _, quirk)| quirk)
-}
-
-/// Returns true if the pattern matches the whole text. Supports as much of the kernel's `glob_match` as the list needs.
-fn matches(pattern: &[u8], text: &[u8]) -> bool {
-    match pattern {
-        [] => text.is_empty(),
-        [b'*', rest @ ..] => (0..=text.len()).any(|skip| matches(rest, &text[skip..])),
-        [b'[', rest @ ..] => {
-            let Some(end) = rest.iter().position(|&byte| byte == b']') else { return false };
-            text.first().is_some_and(|byte| rest[..end].contains(byte))
-                && matches(&rest[end + 1..], &text[1..])
-        }
-        [byte, rest @ ..] => text.first() == Some(byte) && matches(rest, &text[1..]),
-    }
 }
 
 #[cfg(test)]

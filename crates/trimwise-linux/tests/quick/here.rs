@@ -13,6 +13,9 @@ use trimwise_testing::fake_host::{GIB, Host, SDA};
 
 const NVME: &str = "pci0000:00/0000:01:00.0/nvme/nvme0/nvme0n1";
 
+/// On a controller that is no SATA port.
+const LUN: &str = "pci0000:00/host2/target2:0:0/2:0:0:0/block/sdc";
+
 fn look(host: &Host, path: &str) -> Here {
     fs::create_dir_all(host.0.path().join(path.trim_start_matches('/'))).unwrap();
     Here::of(&HostRoot::new(host.0.path()), Path::new("/run/trimwise"), Path::new(path)).unwrap()
@@ -85,8 +88,11 @@ fn lvm_is_followed_to_its_drive_and_through_a_loop_device() {
     host.file(&format!("sys/devices/{lv}/dm/name"), "vg-root");
     host.device("virtual/block/loop0", "7:0", GIB);
     host.file("sys/devices/virtual/block/loop0/loop/backing_file", "/var/image\n");
-    assert_eq!(names(&look(&host, "/home")), ["sda"]);
-    assert_eq!(names(&look(&host, "/mnt")), ["sda"]);
+    let (home, mnt) = (look(&host, "/home"), look(&host, "/mnt"));
+    assert_eq!((names(&home), home.drives[0].why_no_ssd()), (vec!["sda"], None));
+    assert_eq!(names(&mnt), ["sda"]);
+    let why = mnt.drives[0].why_no_ssd();
+    assert_eq!(why, Some("a loop device, whose TRIM frees space in a file and not on a drive"));
 }
 
 #[test]
@@ -96,10 +102,30 @@ fn drives_that_are_no_ssd_say_so() {
     host.file(&format!("sys/devices/{SDA}/queue/rotational"), "1\n");
     assert!(look(&host, "/").drives[0].why_no_ssd().is_some_and(|why| why.starts_with("a hard disk")));
     // A virtual disk's word for it means nothing.
+    const VIRTUAL: Option<&str> = Some("a virtual disk, which does not show what drive is below it");
     disk(&host, "pci0000:00/virtio1/block/vda", "254:0", "", 20);
     host.file("sys/devices/pci0000:00/virtio1/block/vda/queue/rotational", "1\n");
     let virtual_disk = look(&host, "/v");
-    assert_eq!((virtual_disk.drives[0].link, virtual_disk.drives[0].why_no_ssd()), (Transport::Virtio, None));
+    assert_eq!(
+        (virtual_disk.drives[0].link, virtual_disk.drives[0].why_no_ssd()),
+        (Transport::Virtio, VIRTUAL)
+    );
+    for (place, model, why) in [
+        (NVME, "Amazon Elastic Block Store", VIRTUAL),
+        (NVME, "Amazon EC2 NVMe Instance Storage", None),
+        (NVME, "QEMU NVMe Ctrl", VIRTUAL),
+        (
+            LUN,
+            "LOGICAL VOLUME",
+            Some("a disk that does not show what drive it is (a LUN, a volume of a controller)"),
+        ),
+        // A drive that its controller passes through with its name.
+        (LUN, "INTEL SSDSC2KB480G7", None),
+    ] {
+        let host = Host::new("22 1 8:0 / / rw - ext4 /dev/x rw\n");
+        disk(&host, place, "8:0", model, 100);
+        assert_eq!(look(&host, "/").drives[0].why_no_ssd(), why, "{model}");
+    }
 }
 
 #[test]

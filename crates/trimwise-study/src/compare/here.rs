@@ -26,7 +26,7 @@ use super::workload::Workload;
 use crate::conclusion::async_discard;
 use crate::conclusion::steps::Steps;
 use crate::defaults;
-use crate::stand_in::profile_for;
+use crate::stand_in::{Chosen, profile_for};
 
 /// The least memory of a scaled-down host.
 const MEMORY_MIB_MIN: u64 = 128;
@@ -247,6 +247,10 @@ impl StandIn {
             let of = Mistake::of("here", found.mount.mount_point.display());
             of.because(why).expected(expected).fail()
         };
+        let on = |why: &str| {
+            let names: Vec<&str> = found.drives.iter().map(|drive| drive.name.as_str()).collect();
+            refused(format!("it is on {why}: {}", names.join(", ")))
+        };
         let (device, matched_by, why) = match &request.devices[..] {
             [device] => (device.clone(), GIVEN, "as --device says".to_owned()),
             [] => match (found.drives.first(), found.drives.iter().find_map(Drive::why_no_ssd)) {
@@ -254,11 +258,11 @@ impl StandIn {
                     let fs_type = &found.mount.fs_type;
                     return Err(refused(format!("{fs_type}: {}", found.why_no_drive())));
                 }
-                (Some(_), Some(why)) => {
-                    let names: Vec<&str> = found.drives.iter().map(|drive| drive.name.as_str()).collect();
-                    return Err(refused(format!("it is on {why}: {}", names.join(", "))));
+                (Some(_), Some(why)) => return Err(on(why)),
+                (Some(drive), None) => {
+                    let Chosen { profile, by, why } = profile_for(drive).map_err(on)?;
+                    (profile, by, why)
                 }
-                (Some(drive), None) => profile_for(drive),
             },
             several => {
                 let given = format!("; {} were given", several.len());
@@ -560,7 +564,6 @@ mod tests {
             (drive(Transport::Ata, "X", 1000), "sata-500gb-slc"),
             (drive(Transport::Mmc, "X", 60), "ufs21-64gb"),
             (drive(Transport::Ufs, "X", 200), "ufs4-256gb"),
-            (drive(Transport::Virtio, "", 20), "sata-generic"),
         ] {
             let (_, here, _) = chosen(found(EXT4, vec![drive]), "").unwrap();
             assert_eq!((here.profile.as_str(), &*here.matched_by), (profile, "class"));
@@ -571,11 +574,27 @@ mod tests {
     }
 
     #[test]
+    fn the_line_about_a_known_drive_names_the_fact_that_chose_its_class() {
+        let p1 = drive(Transport::Nvme, "CT1000P1SSD8", 931);
+        let (_, here, _) = chosen(found(EXT4, vec![p1]), "").unwrap();
+        assert_eq!((here.profile.as_str(), here.evidence()), ("nvme-512gb-qlc", "a drive of its class"));
+        let expected = "In its place: nvme-512gb-qlc, chosen by class (Crucial P1: QLC with a static and a dynamic SLC cache, \
+                        by profiles/models.toml), since no profile names its model; it was not fitted to this drive.";
+        assert!(words(&here).contains(expected), "{}", words(&here));
+    }
+
+    #[test]
     fn what_is_given_wins_and_no_ssd_is_refused_without_it() {
         let disk = Drive { rotates: true, ..drive(Transport::Ata, "ST2000DM008", 1863) };
         let memory = found("22 1 0:5 / /srv rw - tmpfs tmpfs rw", Vec::new());
+        let in_image = Drive { is_below_loop: true, ..drive(Transport::Nvme, "CT1000P1SSD8", 1000) };
+        let of_virtual = "--here /home: it is on a virtual disk, which does not show what drive is below it: sda; expected a \
+                          directory on an SSD, or --device to name the profile";
         for (found, expected) in [
             (found(EXT4, vec![disk.clone()]), "--here /home: it is on a hard disk"),
+            (found(EXT4, vec![drive(Transport::Virtio, "", 20)]), of_virtual),
+            (found(EXT4, vec![in_image]), "it is on a loop device, whose TRIM frees space in a file"),
+            (found(EXT4, vec![drive(Transport::Nvme, "INTEL MEMPEK1J032GA", 29)]), "it is on Optane"),
             (memory, "--here /srv: tmpfs: it is in memory; expected a directory on an SSD, or --device"),
         ] {
             let refused = chosen(found.clone(), "").err().unwrap().to_string();

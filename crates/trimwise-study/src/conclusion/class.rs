@@ -93,7 +93,7 @@ type OfClass = (CompareRequest, Workload, StandIn);
 /// The profile that stands in for the drive of a class.
 #[cfg(test)]
 pub(super) fn stands_for(profile: &str) -> Option<String> {
-    Some(profile_for(&drive(profile)?).0)
+    profile_for(&drive(profile)?).ok().map(|chosen| chosen.profile)
 }
 
 fn drive(profile: &str) -> Option<Drive> {
@@ -113,6 +113,8 @@ pub(crate) fn usual_drive(link: Transport, model: &str, size: Bytes) -> Drive {
         is_volatile: true,
         borrows_memory: false,
         is_remote: false,
+        is_virtual: false,
+        is_below_loop: false,
     }
 }
 
@@ -175,7 +177,7 @@ pub(super) fn conclusion(one: &Diagnosis) -> Option<Conclusion> {
         options: Vec::new(),
         discards_by_default: false,
     };
-    let (profile, ..) = profile_for(drive);
+    let profile = profile_for(drive).ok()?.profile;
     let (request, _, stand_in) = of_class(&profile, mount, one.today.clone())?.ok()?;
     let mut device = crate::input::device(&stand_in.device).ok()?;
     let here = stand_in.stand_in(&mut device, true, false).ok()?;

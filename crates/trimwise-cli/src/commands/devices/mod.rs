@@ -1,6 +1,8 @@
-//! `trimwise devices`: the built-in profiles, and one profile in full.
+//! `trimwise devices`: the built-in profiles, one in full, what is public about a model, and published measurements.
 
 pub mod arguments;
+mod facts;
+mod measured;
 pub mod table;
 
 use trimwise::failure::Failure;
@@ -19,6 +21,14 @@ pub fn run(arguments: &DevicesArguments) -> Result<String, Failure> {
             true => Ok(String::new()),
             false => output::print_always(&imported.profile).map(|()| String::new()),
         };
+    }
+    if let Some(pattern) = &arguments.measured {
+        let measured = devices::measured(pattern.as_deref())?;
+        let has_summary = pattern.is_none();
+        return destinations.deliver(&measured, || measured::text(&measured, has_summary, arguments.details));
+    }
+    if let Some(model) = arguments.device.as_deref().and_then(devices::known_model) {
+        return destinations.deliver(&model, || facts::text(&model));
     }
     match &arguments.device {
         None => {
@@ -43,6 +53,8 @@ mod tests {
         run(&DevicesArguments {
             device: device.map(str::to_owned),
             import: None,
+            measured: None,
+            details: false,
             json: JsonArguments::default(),
             tables: TableArguments::default(),
         })
@@ -101,6 +113,8 @@ mod tests {
             run(&DevicesArguments {
                 device,
                 import: None,
+                measured: None,
+                details: false,
                 json: JsonArguments { json: Some(path.clone()), force: false },
                 tables: TableArguments::default(),
             })

@@ -18,6 +18,7 @@ pub fn render(report: &FitReport) -> String {
         match report.base_chosen_by {
             "given" => "as --from says",
             "model" => "which names its model",
+            "guess" => "a guess, since nothing shows what drive is below",
             _ => "chosen by its class",
         }
     );
