@@ -101,7 +101,7 @@ const REPORTED: [Reported; 6] = [
 /// Returns what was reported of a drive, if anything.
 pub(crate) fn reported(model: &str, firmware: &str) -> Option<&'static Reported> {
     REPORTED.iter().find(|one| {
-        matches(one.model.as_bytes(), model.as_bytes())
+        matches(one.model, model)
             && (one.firmware.is_empty() || one.firmware == firmware)
     })
 }
