@@ -86,7 +86,7 @@ impl Drive {
     pub fn why_no_ssd(&self) -> Option<&'static str> {
         match () {
             () if self.is_below_loop => {
-                Some("a loop device, whose TRIM frees space in a file and not on a drive")
+                Some("a loop device, whose TRIM frees space in a file and not on the drive below it")
             }
             () if self.name.starts_with("ram") || self.name.starts_with("zram") => Some("a RAM disk"),
             () if self.link == Transport::Zvol => Some("a volume of a ZFS pool"),

@@ -264,7 +264,7 @@ pub fn measured(pattern: Option<&str>) -> Result<Measured, Failure> {
 
 /// Looks up a profile by its name or file.
 pub fn one(argument: &str) -> Result<Device, Failure> {
-    let what = format!("a profile (TOML), a model of {}", models::FILE);
+    let what = format!("a profile (TOML) or a model of {}", models::FILE);
     let profile = profile_or(argument, failure::argument("profile"), &what)?;
     let (device, settings) = (Essentials::of(&profile), settings(&profile));
     Ok(Device { trimwise: trimwise::VERSION, device, settings })

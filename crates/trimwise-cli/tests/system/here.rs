@@ -36,7 +36,9 @@ fn a_loop_device_is_followed_to_the_drive_of_its_file() {
     let said = String::from_utf8_lossy(&bare.stderr);
     assert_eq!(bare.status.code(), Some(2), "{said}");
     assert!(
-        said.contains("it is on a loop device, whose TRIM frees space in a file and not on a drive"),
+        said.contains(
+            "it is on a loop device, whose TRIM frees space in a file and not on the drive below it"
+        ),
         "{said}"
     );
     assert!(said.contains("expected a directory on an SSD, or --device to name the profile"), "{said}");

@@ -92,7 +92,7 @@ fn lvm_is_followed_to_its_drive_and_through_a_loop_device() {
     assert_eq!((names(&home), home.drives[0].why_no_ssd()), (vec!["sda"], None));
     assert_eq!(names(&mnt), ["sda"]);
     let why = mnt.drives[0].why_no_ssd();
-    assert_eq!(why, Some("a loop device, whose TRIM frees space in a file and not on a drive"));
+    assert_eq!(why, Some("a loop device, whose TRIM frees space in a file and not on the drive below it"));
 }
 
 #[test]

@@ -80,7 +80,7 @@ fn the_table_shows_values_intervals_and_what_was_held_back() {
     insta::assert_snapshot!(text);
     report.base_chosen_by = "guess";
     let guessed = table::render(&report);
-    assert!(guessed.contains("sata-generic (a guess, since nothing shows what drive"), "{guessed}");
+    assert!(guessed.contains("sata-generic (a guess, since nothing shows what"), "{guessed}");
     report.predicts_worse_than_base = true;
     report.recommended = Some("sata-generic".to_owned());
     let text = table::render(&report);
