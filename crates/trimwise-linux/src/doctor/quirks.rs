@@ -100,10 +100,9 @@ const REPORTED: [Reported; 6] = [
 
 /// Returns what was reported of a drive, if anything.
 pub(crate) fn reported(model: &str, firmware: &str) -> Option<&'static Reported> {
-    REPORTED.iter().find(|one| {
-        matches(one.model, model)
-            && (one.firmware.is_empty() || one.firmware == firmware)
-    })
+    REPORTED
+        .iter()
+        .find(|one| matches(one.model, model) && (one.firmware.is_empty() || one.firmware == firmware))
 }
 
 /// Returns the known fault of a drive, if any.
