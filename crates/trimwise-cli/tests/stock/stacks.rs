@@ -335,8 +335,6 @@ impl Measured {
     fn loan_differences(&self, stack: &Stack, expected: Reach) -> Option<String> {
         let is_lent = !self.doctor.lent.is_empty();
         let commands = self.doctor.commands_of_loans();
-        // A pool gets its space back whatever it passes on, and its disks do not show it.
-        let keeps = stack.stops.as_deref().is_some_and(|stop| ["thin pool", "VDO"].contains(&stop));
         match (expected, self.given_back) {
             _ if stack.lent && !is_lent => {
                 Some("doctor does not say that nothing gives back what is lent".to_owned())
@@ -344,7 +342,8 @@ impl Measured {
             (Reach::All, back) if is_lent && back != Some(Reach::All) => {
                 Some(format!("{commands:?} gave back what {} disks held", word(back)))
             }
-            (Reach::None, _) if is_lent && !stack.unseen && !keeps => {
+            // A pool gets its space back whatever it passes on, and its disks do not show it.
+            (Reach::None, _) if is_lent && !stack.unseen && !stack.lent => {
                 Some(format!("doctor promises what never comes back, by {commands:?}"))
             }
             _ => None,

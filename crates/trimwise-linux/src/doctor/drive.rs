@@ -312,9 +312,15 @@ pub(super) fn other_mode(root: &HostRoot, node: &Node, disk: &Disk) -> Option<Fi
         name.clone(),
         format!("{name} claims UNMAP first, but is sent `{mode}`: {why}"),
     )
-    .mended_by(format!("write `unmap` into {file}, and add a udev rule that does so at each boot"))
-    .with_commands([format!("echo unmap > {}", quoted(file))], [format!("echo {mode} > {}", quoted(file))]);
-    Some(Finding { wrong: is_old, ..finding })
+    .mended_by(format!("write `unmap` into {file}, and add a udev rule that does so at each boot"));
+    // Newer kernels take WRITE SAME only for a reason, which a command would undo.
+    Some(match is_old {
+        true => Finding { wrong: true, ..finding }.with_commands(
+            [format!("echo unmap > {}", quoted(file))],
+            [format!("echo {mode} > {}", quoted(file))],
+        ),
+        false => Finding { wrong: false, ..finding },
+    })
 }
 
 /// Reports a disk for which the kernel does not show whether it claims UNMAP; sg_vpd asks the disk itself.

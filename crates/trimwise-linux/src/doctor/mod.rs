@@ -354,7 +354,7 @@ impl Surroundings<'_> {
         let mut findings = Vec::new();
         let stack = Stack { root: self.root, mount, mounts: self.mounts, graph: &graph, host: self.root };
         ending::of_graph(&stack, &mut findings);
-        let purposes = purpose::purposes(&stack);
+        let mut purposes = purpose::purposes(&stack);
         findings.extend(kernels::of_stack(&stack, &self.release, self.kernel, &today));
         findings.extend(surroundings::of_errors(self.root, mount, &graph));
         findings.extend(users::of_cache(&graph));
@@ -362,6 +362,9 @@ impl Surroundings<'_> {
         let why_unknown = passes.is_none().then(|| graph.gap.clone());
         let refuses = self.refuses_fitrim(mount, &today, &graph);
         let passes = if refuses.is_some() { Some(false) } else { passes };
+        if refuses.is_some() {
+            purposes.iter_mut().for_each(|one| one.is_reached = Some(false));
+        }
         findings.extend(refuses);
         if let Some(device) = realtime
             && version(self.kernel).is_some_and(|found| found < XFS_TRIMS_REALTIME_SINCE)

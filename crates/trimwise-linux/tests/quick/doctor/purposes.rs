@@ -87,6 +87,13 @@ fn where_only_space_counts_it_is_to_be_trimmed() {
             Some(true),
             &[],
         ),
+        // fstrim itself is refused.
+        (
+            &on(VIRTIO_SCSI, "").replace("ext4", "ntfs3"),
+            "disk.virtual.host-unknown !fs.ntfs3.needs-discard",
+            Some(false),
+            &[],
+        ),
         // A drive of its own is another matter: the flash alone decides.
         (&on(SDA, ""), "mount.trim.nothing", Some(true), &[]),
         // What is trimmed gives its space back.
