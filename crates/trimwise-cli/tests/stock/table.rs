@@ -24,7 +24,7 @@ pub fn page(stacks: &[Stack], measured: &[Measured]) -> String {
                 (Some(true), false) => "passes, but",
                 (Some(false), false) => "stops",
                 (Some(false), true) if !one.doctor.advice.is_empty() => "stops, advice",
-                (Some(false), true) => "stops, no cause",
+                (Some(false), true) => "stops, a note",
                 (None, _) => "not checked",
             }
             .to_owned()
@@ -48,7 +48,7 @@ pub fn page(stacks: &[Stack], measured: &[Measured]) -> String {
             .to_owned()
         });
         let lent = each(&|one| {
-            match (one.doctor.lent.is_empty(), one.given_back) {
+            match (one.doctor.lent.is_empty() || stack.script.is_some(), one.given_back) {
                 (true, _) => "",
                 (false, Some(stacks::Reach::All)) => "given back",
                 // A pool that keeps what it gets back does not show it outside.

@@ -220,7 +220,7 @@ fn the_doctor_asks_the_daemon_what_it_trims() {
     daemon.kill();
     assert!(daemon.run().join("control.sock").exists());
     assert_eq!(said_of(&daemon, &disk), "");
-    assert!(found(&daemon, &disk, false).contains("nothing trims it at intervals"));
+    assert!(found(&daemon, &disk, false).contains("nothing gives back the space"));
 }
 
 #[test]
