@@ -22,6 +22,7 @@ fn spec() -> CellSpec {
     CellSpec {
         device: profile.name,
         ssd: profile.config,
+        thin: profile.thin,
         faults: Faults::default(),
         policy: PolicySpec::COMMIT.into(),
         workload: postmark_vendors::workload(true).into(),

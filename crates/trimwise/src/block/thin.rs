@@ -163,7 +163,7 @@ impl fmt::Display for ThinConfig {
 impl FromStr for ThinConfig {
     type Err = String;
 
-    /// Parses [KIND:]CHUNK. Without a kind, chunks below LVM's smallest are blocks of an image file.
+    /// Parses `[KIND:]CHUNK`. Without a kind, chunks below LVM's smallest are blocks of an image file.
     fn from_str(text: &str) -> Result<Self, String> {
         let (kind, size) =
             match text.split_once(':') {
