@@ -290,6 +290,20 @@ mod tests {
             .collect()
     }
 
+    /// A sound file system in this state.
+    fn seen_as(mount: &'static str, live: &LiveHost) -> Seen<'static> {
+        Seen {
+            mount: Path::new(mount),
+            device: "/dev/sda",
+            fs_type: "xfs",
+            status: Some(live.status()),
+            has_problem: false,
+            trimmed_at_s: None,
+            looked_at_s: None,
+            codes: Vec::new(),
+        }
+    }
+
     #[test]
     fn the_dashboard_and_the_alerts_use_only_metrics_that_there_are() {
         let whole = Whole {
@@ -376,16 +390,7 @@ mod tests {
             let sample = Sample { total, used: Bytes::mib(1), ..Sample::default() };
             live.sample(SimTime::ZERO, sample, &mut Vec::new());
             live.see_lender(lender);
-            Seen {
-                mount: Path::new(mount),
-                device: "/dev/sda",
-                fs_type: "xfs",
-                status: Some(live.status()),
-                has_problem: false,
-                trimmed_at_s: None,
-                looked_at_s: None,
-                codes: Vec::new(),
-            }
+            seen_as(mount, &live)
         };
         let all =
             [seen("/known", Some(known)), seen("/unknown", Some(Lender::default())), seen("/flash", None)];
@@ -435,16 +440,7 @@ mod tests {
             let facts = Facts { total, cut: Cut::Nowhere, maps, toggles, spans_max: 16, online_is_good };
             let mut live = LiveHost::new(PolicySpec::OFF, facts, Settings::default(), SimTime::ZERO);
             live.sample(SimTime::ZERO, Sample { total, ..Sample::default() }, &mut Vec::new());
-            Seen {
-                mount: Path::new(mount),
-                device: "/dev/sda",
-                fs_type: "xfs",
-                status: Some(live.status()),
-                has_problem: false,
-                trimmed_at_s: None,
-                looked_at_s: None,
-                codes: Vec::new(),
-            }
+            seen_as(mount, &live)
         };
         let text = render(&whole, [seen("/read", false), seen("/unread", true)].into_iter());
         let names = ["trimwise_waiting_bytes", "trimwise_left_bytes", "trimwise_untrimmed_unknown_mounts"];

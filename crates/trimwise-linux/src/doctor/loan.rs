@@ -9,7 +9,6 @@ use trimwise::units::Bytes;
 
 use super::ending::{Asks, Stack};
 use super::graph::{Graph, Kind};
-use super::mapping::is_thin;
 use super::purpose::{self, NEARLY_FULL_PERCENT};
 use crate::block_device::SysBlock;
 use crate::held::{self, Fill};
@@ -73,9 +72,7 @@ pub fn loan(root: &HostRoot, mounts: &[Mount], mount: &Mount, devices: &[SysBloc
     let index = graph.nodes.iter().position(|node| node.name == first.layer)?;
     let (gauge, share) = match &graph.nodes[index].kind {
         Kind::ThinPool(name) => {
-            let mut above = graph.nodes.iter().filter(|node| node.below.contains(&index));
-            let volume =
-                above.find(|node| is_thin(&stack, node)).and_then(|node| node.device.text("dm/name"));
+            let volume = purpose::thin_volume(&stack, index);
             (Some(Gauge::ThinPool(name.clone())), volume.map(Share::ThinVolume))
         }
         Kind::Vdo(name) => (Some(Gauge::Vdo(name.clone())), None),

@@ -214,15 +214,17 @@ fn of_disk(node: &Node, disk: &Disk) -> Option<Found> {
     }
 }
 
+/// Returns the mapping of the thin volume that lies on this pool.
+pub(super) fn thin_volume(stack: &Stack<'_>, pool: usize) -> Option<String> {
+    let mut above = stack.graph.nodes.iter().filter(|node| node.below.contains(&pool));
+    above.find(|node| is_thin(stack, node))?.device.text("dm/name")
+}
+
 /// Space that a layer holds for the file system, by its own count.
 fn held(stack: &Stack<'_>, index: usize) -> Option<u64> {
     let node = &stack.graph.nodes[index];
     match &node.kind {
-        Kind::ThinPool(_) => {
-            let mut above = stack.graph.nodes.iter().filter(|node| node.below.contains(&index));
-            let name = above.find(|node| is_thin(stack, node))?.device.text("dm/name")?;
-            held::of_thin_volume(&stack.host.status(&name)?)
-        }
+        Kind::ThinPool(_) => held::of_thin_volume(&stack.host.status(&thin_volume(stack, index)?)?),
         // Of a part of it, nobody knows what the rest holds.
         Kind::Loop(file) if is_whole_file(stack, index) => held::of_file(&stack.root.path(file)),
         Kind::Disk(_) if node.name.starts_with("zram") => held::of_zram(&node.device),
