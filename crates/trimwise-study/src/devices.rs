@@ -7,6 +7,7 @@ use trimwise::drives::measured::{self, Class, Measurement, Summary};
 use trimwise::drives::models::{self, Model};
 use trimwise::drives::wildcard::matches;
 use trimwise::failure::{self, Failure, Mistake};
+use trimwise::profile::ranges::Range;
 use trimwise::profile::{Profile, SettingValue};
 use trimwise::ssd::{LinkKind, ReadAfterTrim, TrimConfig, TrimPlace};
 use trimwise::units::{Bytes, UNIT_BYTES};
@@ -26,6 +27,8 @@ pub struct Device {
     pub trimwise: &'static str,
     pub device: Essentials,
     pub settings: Vec<Setting>,
+    /// How far settings may be off.
+    pub ranges: Vec<Range>,
 }
 
 #[derive(Debug, Serialize)]
@@ -267,7 +270,7 @@ pub fn one(argument: &str) -> Result<Device, Failure> {
     let what = format!("a profile (TOML) or a model of {}", models::FILE);
     let profile = profile_or(argument, failure::argument("profile"), &what)?;
     let (device, settings) = (Essentials::of(&profile), settings(&profile));
-    Ok(Device { trimwise: trimwise::VERSION, device, settings })
+    Ok(Device { trimwise: trimwise::VERSION, device, settings, ranges: profile.ranges() })
 }
 
 #[cfg(test)]

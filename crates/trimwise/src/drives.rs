@@ -86,7 +86,7 @@ impl MapPlace {
 }
 
 /// An entry of a file.
-trait Entry: DeserializeOwned {
+pub(crate) trait Entry: DeserializeOwned {
     /// Key of the array that the entries are tables of.
     const KEY: &'static str;
     /// The key that names an entry in errors.
@@ -97,7 +97,7 @@ trait Entry: DeserializeOwned {
 }
 
 /// Reads all entries of a file; `file` is used only in messages.
-fn entries<T: Entry>(text: &str, file: &str) -> Result<Vec<T>, ProfileError> {
+pub(crate) fn entries<T: Entry>(text: &str, file: &str) -> Result<Vec<T>, ProfileError> {
     let refuse = |at: usize, message: String| {
         let line = text.get(..at).map_or(1, |before| before.matches('\n').count() + 1);
         ProfileError { file: file.to_owned(), line, setting: None, message }
@@ -136,7 +136,7 @@ fn named(table: &Spanned<DeValue>, key: &str) -> String {
 }
 
 /// Refuses a text that is missing or blank.
-fn some_text(key: &str, text: &str) -> Result<(), String> {
+pub(crate) fn some_text(key: &str, text: &str) -> Result<(), String> {
     match text.trim().is_empty() {
         true => Err(format!("{key} = {text:?} is not accepted; expected a text")),
         false => Ok(()),

@@ -55,13 +55,22 @@ pub fn change(ratio: f64) -> String {
 
 /// Formats a time in seconds with about four digits in a suitable unit.
 pub fn time(seconds: f64) -> String {
+    time_by(seconds, significant)
+}
+
+/// Formats a time in seconds as it is spoken of, with two digits.
+pub fn rough_time(seconds: f64) -> String {
+    time_by(seconds, two_digits)
+}
+
+fn time_by(seconds: f64, digits: impl Fn(f64) -> String) -> String {
     let (value, unit) = match seconds.abs() {
         0.0 => return "0 s".to_string(),
         s if s >= 0.9995 => (seconds, "s"),
         s if s >= 0.000_999_5 => (seconds * 1e3, "ms"),
         _ => (seconds * 1e6, "\u{b5}s"),
     };
-    format!("{} {unit}", significant(value))
+    format!("{} {unit}", digits(value))
 }
 
 /// Formats a share; `0 %` only for exactly none.

@@ -6,7 +6,8 @@
 //!
 //! Drives change with their firmware. A table `[firmware."1.41"]` is a *variant*: its settings, in itself or in tables
 //! below it (`[firmware."1.41".gc]`), replace those outside; a `description` says what is different. The name of a
-//! variant follows an `@`: `vertex-60gb@1.41`. A table `[faults]` lists the firmware's faults.
+//! variant follows an `@`: `vertex-60gb@1.41`. A table `[faults]` lists the firmware's faults. A table
+//! `[ranges."trim.cost_per_command_ns"]` with `low`, `high` and `source` says how far the value may be off ([`ranges`]).
 //!
 //! A profile comes from a user, so no text may panic the reader, and every error is one line with file, line, setting,
 //! value and the accepted values. All variants are checked, whichever is requested. This module checks for errors in a
@@ -14,17 +15,20 @@
 //! [`SsdConfig::validate`] and [`Faults::validate`]; this module adds their line.
 
 mod contents;
+pub mod ranges;
 mod reader;
 
 use std::collections::BTreeMap;
+use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::block::thin::ThinConfig;
 use crate::failure::Mistake;
 use crate::ssd::{Faults, SsdConfig};
+use ranges::OwnRange;
 use reader::{Found, Reader, Source, Value, entries};
 
 macro_rules! embedded {
@@ -86,13 +90,23 @@ pub struct Firmware {
     pub description: Option<String>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum SettingValue {
     /// A whole number; its unit is in the setting's name.
     Whole(u64),
     Flag(bool),
     Word(String),
+}
+
+impl fmt::Display for SettingValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Whole(number) => number.fmt(f),
+            Self::Flag(flag) => flag.fmt(f),
+            Self::Word(word) => word.fmt(f),
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,6 +134,8 @@ pub struct Profile {
     pub settings: Vec<Setting>,
     /// Sources of the numbers: by setting (`nand.t_prog_ns`) or by table (`nand`).
     pub sources: BTreeMap<String, String>,
+    /// The ranges in the file, by setting; [`Profile::ranges`] has those of its class too.
+    pub ranges: BTreeMap<String, OwnRange>,
     /// Models that the profile describes, as drives report them. A `*` at the end stands for any ending.
     pub models: Vec<String>,
 }
@@ -258,8 +274,9 @@ impl Profile {
             config: contents.config,
             faults: contents.faults,
             thin: None,
-            settings: std::mem::take(&mut reader.values),
+            settings: reader.values.drain(..).filter(|s| !s.name.starts_with("ranges.")).collect(),
             sources: contents.sources,
+            ranges: contents.ranges,
             models: contents.models,
         };
         profile.config.nand.endurance_is_assumed =
@@ -276,6 +293,7 @@ impl Profile {
             _ => valid
                 .map_err(|error| reader.locate(&error))
                 .and_then(|()| reader.check_sources())
+                .and_then(|()| reader.check_ranges(&profile))
                 .map(|()| profile),
         }
     }

@@ -6,6 +6,7 @@ pub mod here;
 mod on_directory;
 pub mod on_model;
 pub mod plan;
+pub mod ranges;
 pub mod room;
 mod scale;
 pub mod target;
@@ -16,6 +17,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use trimwise::compare::hangs::AtEnds;
+use trimwise::compare::judge::Judgement;
 use trimwise::compare::ledger::compare_with_off;
 use trimwise::compare::result::{Cell, Measure, Target, Verdict};
 use trimwise::compare::summary::{Summary, SummaryRow};
@@ -35,6 +38,7 @@ use crate::as_text;
 use crate::caller::{Caller, Progress};
 use crate::check::{JOBS, REPS, within};
 use crate::command_text::CommandText;
+use crate::conclusion::hung::explained;
 use crate::conclusion::{self, Conclusion};
 use crate::defaults;
 use crate::given::Given;
@@ -245,6 +249,9 @@ pub struct Comparison {
     pub verdict: Verdict,
     /// `None` in results of older versions.
     pub conclusion: Option<Conclusion>,
+    /// How policies ran at the ends of the ranges of each drive; a drive is missing if that was not tried.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub at_ends: Vec<AtEnds>,
     /// Results on a real kernel; `None` if they were not requested.
     pub check: Option<check::Check>,
     /// The findings of `--here`, and what stands in for the host.
@@ -260,7 +267,19 @@ impl Comparison {
     pub fn conclude(&mut self) {
         let conclusion = conclusion::of(self);
         let summary = Summary::of(&self.cells);
-        if let Some(verdict) = verdict::verdict(&summary, &conclusion::judged(self, &summary)) {
+        let judged = conclusion::judged(self, &summary);
+        let ranges: Vec<Option<String>> =
+            judged.iter().map(|(_, hangs)| hangs.as_ref().map(explained)).collect();
+        let judged: Vec<Judgement> = judged.into_iter().map(|(judged, _)| judged).collect();
+        if let Some(mut verdict) = verdict::verdict(&summary, &judged) {
+            for (device, text) in
+                verdict.per_device.iter_mut().zip(ranges).filter_map(|(d, text)| Some((d, text?)))
+            {
+                device.why = [&*device.why, &text].join(" ").trim_start().to_owned();
+            }
+            if let [device] = &verdict.per_device[..] {
+                verdict.why.clone_from(&device.why);
+            }
             self.verdict = verdict;
         }
         self.conclusion = Some(conclusion);
@@ -481,6 +500,7 @@ pub fn finish(
         summary: rows,
         verdict: Verdict::default(),
         conclusion: None,
+        at_ends: Vec::new(),
         check: None,
         here,
         ended_by,

@@ -23,7 +23,7 @@ use super::here::StandIn;
 use super::plan::{On, check_trim, needs_days};
 use super::room::Room;
 use super::workload::{Kind, Workload, is_full, report_phase};
-use super::{Comparison, Grid, Linux, finish, no_fill};
+use super::{Comparison, Grid, Linux, finish, no_fill, ranges};
 use crate::caller::{self, Caller, OnInterrupt, Report, Silent};
 use crate::defaults;
 use crate::given::Given;
@@ -153,7 +153,9 @@ pub fn compared(
     if matches!(&ran, (finished, Some(Failure::Interrupted)) if finished.is_empty()) {
         caller.note("no run had finished, so nothing is kept");
     }
-    finish(request, plan.settings.clone(), plan.here.clone(), ran)
+    let mut comparison = finish(request, plan.settings.clone(), plan.here.clone(), ran)?;
+    ranges::try_ends(request, plan, &mut comparison, (caller, stop));
+    Ok(comparison)
 }
 
 /// Runs every cell for a program that embeds this one, also under policies of its own. These run on this thread, one

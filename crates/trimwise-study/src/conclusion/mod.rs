@@ -6,18 +6,21 @@
 //! nothing.
 
 pub mod class;
+pub mod hung;
 pub mod steps;
 mod words;
 
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use trimwise::compare::judge::{self, Compared, Frame, Judgement};
+use trimwise::compare::hangs::{self, AtEnds, Hangs, Side};
+use trimwise::compare::judge::{self, Compared, Found, Frame, Judgement};
 pub use trimwise::compare::judge::{Decision, Worth};
 use trimwise::compare::means::Means;
 use trimwise::compare::result::{Cell, Target};
 use trimwise::compare::summary::{DeviceSummary, PolicySummary, Summary};
 use trimwise::policy::PolicyId;
+use trimwise::profile::ranges::Factor;
 use trimwise::trace::Knows;
 use trimwise_linux::doctor::{self, Aim, Diagnosis};
 use trimwise_linux::host_root::HostRoot;
@@ -43,6 +46,9 @@ pub struct Conclusion {
     /// The gain of [`policy`](Self::policy) over the current one; without a change, the cost of the nearest
     /// alternative.
     pub worth: Option<Worth>,
+    /// Whether it holds within the ranges of what the drive's profile assumes; `None` if that was not tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hangs: Option<Hangs>,
     /// The conclusion in at most five lines of 80 columns.
     pub head: Vec<String>,
     /// Empty unless the decision is a change on a host.
@@ -64,6 +70,7 @@ impl Conclusion {
             policy: today.clone(),
             today,
             worth: None,
+            hangs: None,
             head: vec![first, why, help.to_owned()],
             steps: Steps::default(),
         }
@@ -98,7 +105,8 @@ pub fn of_diagnosis(one: &Diagnosis) -> Conclusion {
         purpose: words::deciding(one, lost),
         policy: today.clone(),
         today,
-        worth: class.and_then(|class| class.worth),
+        worth: class.as_ref().and_then(|class| class.worth),
+        hangs: class.and_then(|class| class.hangs),
         head,
         steps: Steps::default(),
     }
@@ -123,12 +131,79 @@ fn diagnosis_in(root: &HostRoot, run: &Path, mount: &Path) -> Option<Diagnosis> 
     doctor::examine(root, run, Some(mount)).ok()?.file_systems.pop()
 }
 
-/// Judges the policies on each device of a comparison, in order.
-pub(crate) fn judged(comparison: &Comparison, summary: &Summary) -> Vec<Judgement> {
+/// Judges the policies on each device of a comparison, in order, within the ranges that were tried.
+/// With each, what it hangs on, if the ends of the drive's ranges were tried.
+pub(crate) fn judged(comparison: &Comparison, summary: &Summary) -> Vec<(Judgement, Option<Hangs>)> {
+    let one = |device| within_ranges(comparison, summary, device);
+    summary.devices.iter().map(one).collect()
+}
+
+fn within_ranges(
+    comparison: &Comparison,
+    summary: &Summary,
+    device: &DeviceSummary,
+) -> (Judgement, Option<Hangs>) {
+    let today = today(comparison, summary);
+    let likely = judged_on(comparison, device, today.as_ref(), frame(comparison, summary));
+    let ends = comparison.at_ends.iter().find(|ends| ends.device == device.device);
+    let hangs = ends.and_then(|ends| {
+        at_ends(comparison, summary, ends, |cells, judge| hangs::hangs(cells, &likely, ends, judge))
+    });
+    let Some(found) = hangs.as_ref().filter(|hangs| !hangs.holds) else { return (likely, hangs) };
+    // Where what differs is only that other policies are worse, nothing is to be changed either way.
+    let is_kept = found.on.iter().all(|turn| turn.beyond.decision == Decision::Keep);
+    let decision = match is_kept && !likely.decision.is_change() {
+        true => Decision::Keep,
+        false => Decision::CannotTell,
+    };
+    let judged =
+        Judgement { decision, policy: today.clone(), today, found: Found::Hangs(Box::new(likely.found)) };
+    (judged, hangs)
+}
+
+/// Has the runs of a device judged as at the ends of its ranges, by the same rule.
+fn at_ends<T>(
+    comparison: &Comparison,
+    summary: &Summary,
+    ends: &AtEnds,
+    then: impl FnOnce(&[Cell], &hangs::Judge) -> T,
+) -> T {
+    let cells: Vec<Cell> =
+        comparison.cells.iter().filter(|cell| cell.device == ends.device).cloned().collect();
     let today = today(comparison, summary);
     let frame = frame(comparison, summary);
-    let one = |device| judged_on(comparison, device, today.as_ref(), frame);
-    summary.devices.iter().map(one).collect()
+    let judge = |device: &DeviceSummary, only: Option<[&PolicyId; 2]>| {
+        let is_had = |p: &PolicySummary| {
+            comparison.means(p).is_attainable() && only.is_none_or(|only| only.contains(&p.policy))
+        };
+        judge::judge(device, today.as_ref(), comparison.here.is_some(), is_had, frame)
+    };
+    then(&cells, &judge)
+}
+
+/// The policies to run at the ends of the ranges of a device; `None` if the runs decide nothing.
+pub(crate) fn policies_at_ends(comparison: &Comparison, device: &str) -> Option<Vec<PolicyId>> {
+    let summary = Summary::of(&comparison.cells);
+    let passes = comparison.here.as_ref().is_none_or(|here| here.passes() != Some(false));
+    let trace = comparison.cells.first().and_then(|cell| cell.workload.replay());
+    let is_blind = trace.is_some_and(|figures| figures.knows == Knows::Nothing);
+    if comparison.partial || is_blind || summary.frees_nothing() || !passes {
+        return None;
+    }
+    let device = summary.devices.iter().find(|one| one.device == device)?;
+    let judged = within_ranges(comparison, &summary, device).0;
+    let is_had = |p: &PolicySummary| comparison.means(p).is_attainable();
+    (judged.decision != Decision::CannotTell).then(|| hangs::policies(device, &judged, is_had))
+}
+
+/// The sides to try next for a device.
+pub(crate) fn next_at_ends(comparison: &Comparison, ends: &AtEnds) -> Vec<(Vec<Factor>, Side)> {
+    let summary = Summary::of(&comparison.cells);
+    let Some(device) = summary.devices.iter().find(|one| one.device == ends.device) else {
+        return Vec::new();
+    };
+    let likely = within_ranges(comparison, &summary, device).0;
+    at_ends(comparison, &summary, ends, |cells, judge| hangs::next(cells, &likely, ends, judge))
 }
 
 fn today(comparison: &Comparison, summary: &Summary) -> Option<PolicyId> {
@@ -182,8 +257,8 @@ pub fn of(comparison: &Comparison) -> Conclusion {
     }
     if let (Some(here), [device]) = (here.filter(|here| here.passes() == Some(false)), &summary.devices[..]) {
         // The current policy counts as off, since no TRIM reaches the drive.
-        let passed =
-            on_device(comparison, device, &judged_on(comparison, device, Some(&PolicyId::OFF), frame), frame);
+        let judged = (judged_on(comparison, device, Some(&PolicyId::OFF), frame), None);
+        let passed = on_device(comparison, device, &judged, frame);
         let first = format!(
             "Keep {}: TRIM does not reach its drive, however it is sent. `trimwise doctor {}` says why.",
             here.mount(),
@@ -215,6 +290,7 @@ pub fn of(comparison: &Comparison) -> Conclusion {
         .zip(&judged)
         .map(|(device, judged)| on_device(comparison, device, judged, frame));
     let Some(first) = each.next() else { return unsure(comparison, today, &Unsure::NoRuns) };
+    let judged: Vec<Judgement> = judged.into_iter().map(|(judged, _)| judged).collect();
     let [one, others @ ..] = &judged[..] else { return first };
     if others.is_empty() {
         return first;
@@ -227,7 +303,7 @@ pub fn of(comparison: &Comparison) -> Conclusion {
     if others.iter().all(agrees) {
         // The figures of one drive are not those of the others.
         let head = words::on_all(first.head, judged.len());
-        return Conclusion { head, worth: None, ..first };
+        return Conclusion { head, worth: None, hangs: None, ..first };
     }
     let found: Vec<String> = summary
         .devices
@@ -260,6 +336,7 @@ fn unsure(comparison: &Comparison, today: Option<PolicyId>, why: &Unsure) -> Con
         policy: today.clone(),
         today,
         worth: None,
+        hangs: None,
         head: words::unsure(comparison, why),
         steps: Steps::default(),
     }
@@ -269,7 +346,7 @@ fn unsure(comparison: &Comparison, today: Option<PolicyId>, why: &Unsure) -> Con
 fn on_device(
     comparison: &Comparison,
     device: &DeviceSummary,
-    judged: &Judgement,
+    (judged, hangs): &(Judgement, Option<Hangs>),
     frame: Frame,
 ) -> Conclusion {
     let here = comparison.here.as_ref();
@@ -278,7 +355,7 @@ fn on_device(
         (Some(here), Some(policy)) if decision.is_change() => here.steps_to(policy),
         _ => Steps::default(),
     };
-    let mut head = words::head(comparison, judged, &steps);
+    let mut head = words::head(comparison, judged, hangs.as_ref(), &steps);
     let chosen = policy.as_ref().filter(|_| decision != Decision::CannotTell);
     if let Some(chosen) = chosen.and_then(|policy| device.policy(policy)) {
         let beyond = device.policies.iter().filter(|p| !comparison.means(p).is_attainable() && !p.unswept);
@@ -298,6 +375,7 @@ fn on_device(
         today,
         policy,
         worth: found.worth().copied(),
+        hangs: hangs.clone(),
         head,
         steps,
     }

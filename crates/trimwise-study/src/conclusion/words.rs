@@ -1,5 +1,6 @@
 //! The words of a conclusion: at most five lines of 80 columns.
 
+use trimwise::compare::hangs::Hangs;
 use trimwise::compare::judge::{Found, Judgement, LIFE_PERCENT, LIFE_YEARS, TIME_PERCENT};
 use trimwise::compare::means::Means;
 use trimwise::compare::result::{Cell, Measure, Target};
@@ -11,7 +12,7 @@ use trimwise_linux::doctor::{Aim, Diagnosis, Finding, Lender, Purpose};
 use trimwise_linux::today::own_discard;
 
 use super::steps::Steps;
-use super::{Conclusion, Decision, Unsure, Worth, class};
+use super::{Conclusion, Decision, Unsure, Worth, class, hung};
 use crate::command_text::quoted;
 use crate::compare::Comparison;
 use crate::compare::here::Here;
@@ -20,7 +21,12 @@ use crate::defaults;
 /// The model's file system.
 const MODELLED: &str = "ext4";
 
-pub(super) fn head(comparison: &Comparison, judged: &Judgement, steps: &Steps) -> Vec<String> {
+pub(super) fn head(
+    comparison: &Comparison,
+    judged: &Judgement,
+    hangs: Option<&Hangs>,
+    steps: &Steps,
+) -> Vec<String> {
     let Judgement { decision, today, policy, found } = judged;
     let here = comparison.here.as_ref();
     let measure = comparison.cells.first().map(Cell::measure).unwrap_or_default();
@@ -58,6 +64,11 @@ pub(super) fn head(comparison: &Comparison, judged: &Judgement, steps: &Steps) -
         (Decision::Untrimmed, Some(here)) => {
             format!("Nothing trims {} today. Trim it: {chosen} is enough{by}.", here.mount())
         }
+        (Decision::CannotTell, Some(here)) if matches!(found, Found::Hangs(_)) => format!(
+            "It hangs on the drive of {}. Keep it as it is until that is measured ({}).",
+            here.mount(),
+            here.today_sentence()
+        ),
         (Decision::CannotTell, Some(here)) => cannot_tell(here),
         (Decision::Keep, None) => format!("Keep {base}: nothing available on a host is better."),
         (Decision::DoesNotMatter, None) => {
@@ -71,6 +82,9 @@ pub(super) fn head(comparison: &Comparison, judged: &Judgement, steps: &Steps) -
                 Some(_) => format!("Trim it: nothing else gives the space back. {way} does."),
                 None => format!("Trim it; it hardly matters how. {way} is enough."),
             }
+        }
+        (Decision::CannotTell, None) if matches!(found, Found::Hangs(_)) => {
+            "It hangs on the drive, and on numbers of it that are only assumed.".to_owned()
         }
         (Decision::CannotTell, None) => "Cannot tell yet.".to_owned(),
     };
@@ -107,6 +121,7 @@ pub(super) fn head(comparison: &Comparison, judged: &Judgement, steps: &Steps) -
             sentence(&format!("nothing else is better; {} may need {more}{}", name(other), life(worth)))
         }
         Found::Alike(worth) => sentence(&alike(worth)),
+        Found::Hangs(_) => hangs.map_or_else(String::new, |hangs| hung::turns(hangs, &base, &name)),
         Found::TodayDidNotRun => match here {
             Some(_) => "Its policy today is not among those that ran.".to_owned(),
             None => format!("`{}` did not run.", comparison.settings.baseline),
@@ -128,7 +143,8 @@ pub(super) fn head(comparison: &Comparison, judged: &Judgement, steps: &Steps) -
     };
     let mut lines = vec![first, second];
     if found.worth().is_some() {
-        lines.push(evidence(comparison));
+        let within = hangs.filter(|hangs| hangs.holds).and_then(hung::within).unwrap_or_default();
+        lines.push(format!("{}{within}.", evidence(comparison)));
     }
     lines.push(match (steps.commands.is_empty(), steps.is_empty()) {
         (true, false) => "The rest is manual; see below.".to_owned(),
@@ -172,7 +188,7 @@ pub(super) fn unsure(comparison: &Comparison, why: &Unsure) -> Vec<String> {
             let more = if found.len() > 3 { ", ..." } else { "" };
             vec![
                 format!("It depends on the drive: {}{more}.", found[..found.len().min(3)].join(", ")),
-                evidence(comparison),
+                format!("{}.", evidence(comparison)),
                 "Each drive has its own verdict below.".to_owned(),
             ]
         }
@@ -639,7 +655,7 @@ fn evidence(comparison: &Comparison) -> String {
         _ if is_without_timer => ", its timer aside",
         _ => "",
     };
-    format!("Evidence: `{}`{over}, {how}{more}.", settings.workload)
+    format!("Evidence: `{}`{over}, {how}{more}", settings.workload)
 }
 
 /// What would make the conclusion more certain.
@@ -657,6 +673,7 @@ fn surer(comparison: &Comparison, judged: &Judgement) -> String {
         (Found::NothingElse, _) => {
             "Leave --policy out, or add what is available on a host (--policy off, commit).".to_owned()
         }
+        (Found::Hangs(_), here) => hung::measure(here.as_ref()),
         (Found::Wide(..), _) => {
             format!("To be surer: more runs (--reps {}), or longer ones.", (settings.reps * 3).max(6))
         }

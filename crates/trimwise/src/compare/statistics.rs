@@ -72,6 +72,11 @@ impl Sample {
         &self.values
     }
 
+    /// Returns the sample with all values multiplied; `None` if they are not finite then.
+    pub fn times(&self, factor: f64) -> Option<Self> {
+        Self::new(self.values.iter().map(|value| value * factor).collect(), self.exact)
+    }
+
     pub fn is_exact(&self) -> bool {
         self.exact
     }

@@ -1,6 +1,8 @@
 //! The verdict: what was judged, put into words with its evidence, and why it is so.
 
-use crate::compare::judge::{Decision, Judgement, LIFE_PERCENT, RULE, TIME_PERCENT, compared_wear, exceeds};
+use crate::compare::judge::{
+    Decision, Found, Judgement, LIFE_PERCENT, RULE, TIME_PERCENT, compared_wear, exceeds,
+};
 use crate::compare::result::{DeviceVerdict, Measure, Quantile, Verdict};
 use crate::compare::statistics::{CONFIDENCE, Comparison, compare};
 use crate::compare::summary::{DeviceSummary, PolicySummary, Summary};
@@ -202,6 +204,12 @@ fn speed_sentence(
                 evidence(c, true)
             )
         }
+        Decision::CannotTell if matches!(judged.found, Found::Hangs(_)) => format!(
+            "It hangs on the drive: at the likely values, compared with `{base}`, `{other}` {} ({}), but not in \
+             all of their ranges",
+            no_difference(c),
+            evidence(c, c.ratio < 1.0)
+        ),
         Decision::CannotTell => {
             format!(
                 "No verdict: compared with `{base}`, `{other}` {} ({})",

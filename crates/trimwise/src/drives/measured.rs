@@ -216,7 +216,7 @@ impl Entry for Measurement {
 }
 
 /// A class of drives that a profile can stand for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
     NvmeDram,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::de::{Error as _, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 
+use super::ranges::OwnRange;
 use crate::ssd::{Faults, SsdConfig};
 
 /// A whole file, or a file with one firmware variant applied.
@@ -18,6 +19,8 @@ pub(crate) struct Contents {
     #[serde(default)]
     pub faults: Faults,
     pub sources: BTreeMap<String, String>,
+    #[serde(default)]
+    pub ranges: BTreeMap<String, OwnRange>,
     #[serde(default)]
     pub models: Vec<String>,
     #[serde(default, rename = "firmware")]

@@ -21,7 +21,8 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 use super::contents::Contents;
-use super::{ProfileError, Setting, SettingValue};
+use super::ranges::Uncertain;
+use super::{Profile, ProfileError, Setting, SettingValue};
 use crate::ssd::ConfigError;
 
 /// The serde name of an enum that is written as a table with a `kind`.
@@ -179,6 +180,30 @@ impl<'t> Reader<'t> {
             let message = "is not a setting; expected the name of a setting or table of this profile";
             Err(self.source.refuse(&at, format!("sources.{name} {message}")))
         })
+    }
+
+    /// Rejects a range of something that can have none, or that its own value is outside of.
+    pub fn check_ranges(&self, profile: &Profile) -> Result<(), ProfileError> {
+        for (name, at, _) in entries(self.own(self.root.get("ranges"))) {
+            let likely = Uncertain::named(name).and_then(|setting| setting.value(&profile.config));
+            let (Some(range), Some(SettingValue::Whole(likely))) = (profile.ranges.get(name), likely) else {
+                let known: Vec<&str> = Uncertain::ALL
+                    .into_iter()
+                    .filter(|setting| matches!(setting.value(&profile.config), Some(SettingValue::Whole(_))))
+                    .map(Uncertain::name)
+                    .collect();
+                let message = format!("ranges.{name} is not accepted; expected one of {}", known.join(", "));
+                return Err(self.source.refuse(&at, message));
+            };
+            if !(range.low..=range.high).contains(&likely) {
+                let message = format!(
+                    "ranges.{name}: {} to {} is not accepted; expected a range around the value, {likely}",
+                    range.low, range.high
+                );
+                return Err(self.source.refuse(&at, message));
+            }
+        }
+        Ok(())
     }
 
     /// Adds the line of the setting, or of its table, to a device's error. An error caused by a firmware variant gets

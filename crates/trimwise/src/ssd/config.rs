@@ -195,8 +195,11 @@ pub enum TrimKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TrimPlace {
-    /// The command is acknowledged after the work.
+    /// The command is acknowledged after the work, which occupies the controller: other commands wait.
     BeforeAck,
+    /// The command is acknowledged after the work, for which the firmware has a core of its own: only TRIMs wait for each
+    /// other.
+    OwnCore,
     /// The command is acknowledged at once; the work then slows host I/O down.
     Background,
 }
@@ -229,6 +232,11 @@ pub struct TrimConfig {
     /// The costs above occupy the device, this latency does not: it overlaps between queued TRIMs, so many at a time
     /// are faster than one by one. A TRIM that cannot be queued overlaps with nothing.
     pub latency_per_command_ns: u64,
+    /// Time of writing the map's journal, which a TRIM waits for before its acknowledgement, nanoseconds. Journals are
+    /// written one after another; all TRIMs that wait when a write begins share it. FlashTier logs each eviction before it
+    /// answers, and commits in groups (Saxena, Swift and Zhang, EuroSys 2012). That a write disturbs nobody else is
+    /// assumed. 0: a TRIM may be forgotten at power loss.
+    pub journal_ns: u64,
     pub place: TrimPlace,
     /// While background work is left, host reads and writes take this much longer, percent.
     pub slowdown_percent: u32,
@@ -248,6 +256,7 @@ impl TrimConfig {
             cost_per_unit_ns: 0,
             cost_per_mapped_unit_ns: 0,
             latency_per_command_ns: 0,
+            journal_ns: 0,
             place: TrimPlace::BeforeAck,
             slowdown_percent: 0,
             read_after: ReadAfterTrim::Old,
@@ -313,6 +322,7 @@ impl Default for SsdConfig {
                 cost_per_unit_ns: 20,
                 cost_per_mapped_unit_ns: 0,
                 latency_per_command_ns: 0,
+                journal_ns: 0,
                 place: TrimPlace::BeforeAck,
                 slowdown_percent: 0,
                 read_after: ReadAfterTrim::Zeros,

@@ -58,6 +58,7 @@ use compressing::Compressing;
 use page::PageMapped;
 use timing::{Calendar, unit_time};
 use translation::{EXPECTED_AT_ONCE, Ready, Translation};
+use trim::Journal;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
@@ -103,6 +104,9 @@ pub struct Ssd {
     exclusive_until: SimTime,
     /// Until when background TRIM work slows the host down.
     trim_backlog_until: SimTime,
+    /// When the core that works off TRIMs is free, if it does nothing else.
+    trim_core_free_at: SimTime,
+    trim_journal: Journal,
     ahead: Option<ReadAhead>,
     /// The unit that was last written in part.
     part_begun: Option<Lpn>,
@@ -134,6 +138,8 @@ impl Ssd {
             all_done_at: SimTime::ZERO,
             exclusive_until: SimTime::ZERO,
             trim_backlog_until: SimTime::ZERO,
+            trim_core_free_at: SimTime::ZERO,
+            trim_journal: Journal::default(),
             ahead: ReadAhead::new(config.controller.read_ahead_bytes / UNIT_BYTES),
             part_begun: None,
             trimmed_tags: Table::new(tags, None),
@@ -324,19 +330,25 @@ impl Ssd {
         stats.trim.units_invalidated += invalidated;
         stats.busy_ns.trim += cost.0;
         let received = self.transfer(start, SimDuration::ZERO, true);
-        let accepted = match self.config.trim.place {
-            TrimPlace::BeforeAck => {
-                let end = received.max(self.controller_free_at) + cost;
-                self.controller_free_at = end;
+        let core = match self.config.trim.place {
+            TrimPlace::BeforeAck => Some(&mut self.controller_free_at),
+            TrimPlace::OwnCore => Some(&mut self.trim_core_free_at),
+            TrimPlace::Background => None,
+        };
+        let worked = match core {
+            Some(free_at) => {
+                let end = received.max(*free_at) + cost;
+                *free_at = end;
                 // Meanwhile the part of the map that lies in the flash is read.
                 end.max(self.mapping.unmapped_at())
             }
-            TrimPlace::Background => {
+            None => {
                 self.trim_backlog_until = self.trim_backlog_until.max(received) + cost;
                 received
             }
         };
-        let end = accepted + SimDuration(self.config.trim.latency_per_command_ns);
+        let logged = self.trim_journal.written(worked, SimDuration(self.config.trim.journal_ns));
+        let end = logged + SimDuration(self.config.trim.latency_per_command_ns);
         if exclusive {
             self.exclusive_until = end;
         }

@@ -316,6 +316,37 @@ fn queued_trims_overlap_in_their_latency_and_not_in_their_cost() {
 }
 
 #[test]
+fn a_trim_on_a_core_of_its_own_delays_other_trims_only() {
+    let cost = (100 + 10 + 1) * US;
+    let mut ssd = device(|c| {
+        c.trim.kind = TrimKind::Nvme;
+        c.trim.place = TrimPlace::OwnCore;
+    });
+    let first = ssd.trim(LATER, &[units(1, 1)]);
+    assert_eq!(first, LATER + SimDuration(US + cost));
+    assert_eq!(ssd.trim(LATER, &[units(9, 1)]), first + SimDuration(cost));
+    assert_eq!(ssd.read(LATER, units(20, 1)), LATER + SimDuration(READ));
+}
+
+#[test]
+fn trims_that_wait_for_the_map_s_journal_share_a_write_of_it() {
+    const WRITE: u64 = 400 * US;
+    let cost = (100 + 10 + 1) * US;
+    let mut ssd = device(|c| {
+        c.trim.kind = TrimKind::Nvme;
+        c.trim.place = TrimPlace::OwnCore;
+        c.trim.journal_ns = WRITE;
+    });
+    let first = ssd.trim(LATER, &[units(1, 1)]);
+    assert_eq!(first, LATER + SimDuration(US + cost + WRITE));
+    let rest: Vec<SimTime> = (2..5).map(|i| ssd.trim(LATER, &[units(i, 1)])).collect();
+    assert_eq!(rest, [first + SimDuration(WRITE); 3], "all three were ready before the first write ended");
+    // One by one, each waits for a write of its own.
+    let alone = ssd.trim(rest[0], &[units(9, 1)]);
+    assert_eq!(alone, rest[0] + SimDuration(US + cost + WRITE));
+}
+
+#[test]
 fn a_background_trim_is_acknowledged_at_once_and_slows_the_host_down() {
     let mut ssd = device(|c| {
         c.trim.place = TrimPlace::Background;

@@ -37,7 +37,7 @@ pub fn run(arguments: &DevicesArguments) -> Result<String, Failure> {
         }
         Some(argument) => {
             let one = devices::one(argument)?;
-            destinations.deliver(&one, || table::full(&one.device, &one.settings))
+            destinations.deliver(&one, || table::full(&one.device, &one.settings, &one.ranges))
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The text of `devices`.
 
 use trimwise::profile::SettingValue;
+use trimwise::profile::ranges::Range;
 use trimwise::units::Bytes;
 use trimwise_study::devices::{Essentials, Setting, Slc, Trim};
 
@@ -28,7 +29,7 @@ pub fn list(devices: &[Essentials]) -> String {
 }
 
 /// Renders one profile: all its settings with their sources.
-pub fn full(device: &Essentials, settings: &[Setting]) -> String {
+pub fn full(device: &Essentials, settings: &[Setting], ranges: &[Range]) -> String {
     let mut text = folded(&format!("{}: {}", device.name, device.description), 0);
     for firmware in &device.firmware_variants {
         let this = if device.firmware.as_ref() == Some(&firmware.version) { " (this one)" } else { "" };
@@ -49,15 +50,26 @@ pub fn full(device: &Essentials, settings: &[Setting]) -> String {
         text += &folded(&values.join(", "), 0);
         text += &folded(group[0].source.as_deref().unwrap_or("no source given"), 4);
     }
+    if !ranges.is_empty() {
+        text += &format!("\n{}\n\n", bold("How far it may be off, at whose ends verdicts are tried"));
+    }
+    for range in ranges {
+        let [low, high] = [&range.low, &range.high].map(value);
+        text += &folded(&format!("{} = {low} to {high}", range.setting.name()), 0);
+        text += &folded(&format!("{}: {}", range.basis.name(), range.source), 4);
+    }
     text
 }
 
-fn one(setting: &Setting, device: &Essentials) -> String {
-    let value = match &setting.value {
+fn value(value: &SettingValue) -> String {
+    match value {
         SettingValue::Whole(number) => grouped(*number),
-        SettingValue::Flag(flag) => flag.to_string(),
-        SettingValue::Word(word) => word.clone(),
-    };
+        other => other.to_string(),
+    }
+}
+
+fn one(setting: &Setting, device: &Essentials) -> String {
+    let value = value(&setting.value);
     let firmware = match &device.firmware {
         Some(version) if setting.by_firmware => format!(" (firmware {version})"),
         _ => String::new(),
