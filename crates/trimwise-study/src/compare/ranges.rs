@@ -71,8 +71,19 @@ fn of_device(
     }
 }
 
+/// Returns the drive on one side of these factors. `None` if no drive can be like that.
+pub(crate) fn at_side(
+    profile: &Profile,
+    ranges: &[Range],
+    factors: &[Factor],
+    side: Side,
+) -> Option<Profile> {
+    let of = ranges.iter().filter(|range| factors.contains(&range.setting.factor()));
+    profile.at(of.map(|range| (range, side.end(range.setting.factor()))))
+}
+
 /// How long the mean TRIM takes the drive, at the ends of its ranges.
-fn trim_times(profile: &Profile, ranges: &[Range], cells: &[&Cell]) -> Option<TrimTimes> {
+pub(crate) fn trim_times(profile: &Profile, ranges: &[Range], cells: &[&Cell]) -> Option<TrimTimes> {
     let figures = cells.iter().filter_map(|cell| cell.device_stats.as_ref());
     let (ranges_sent, units) =
         figures.fold((0, 0), |(n, units), device| (n + device.trim_ranges, units + device.trimmed_units));
@@ -101,10 +112,7 @@ fn tried(
     (caller, stop): (&dyn Caller, &Arc<AtomicBool>),
 ) -> Option<Vec<Tried>> {
     let first: Vec<&Cell> = cells.iter().copied().filter(|cell| cell.rep == 0).collect();
-    let at = |(factors, side): &(Vec<Factor>, Side)| {
-        let of = ranges.iter().filter(|range| factors.contains(&range.setting.factor()));
-        profile.at(of.map(|range| (range, side.end(range.setting.factor()))))
-    };
+    let at = |(factors, side): &(Vec<Factor>, Side)| at_side(profile, ranges, factors, *side);
     let profiles: Vec<Profile> = sides.iter().map(at).collect::<Option<_>>()?;
     let is_untouched = |factors: &[Factor], cell: &Cell| {
         *factors == [Factor::TrimCost]
@@ -136,17 +144,6 @@ fn tried(
     }
     let mut ran = ran;
     super::judge(request, &mut ran).ok()?;
-    let shift = |likely: &Cell, there: Option<&Cell>| {
-        let writes = |cell: &Cell| cell.device_stats.as_ref().map_or(0, |device| device.nand_units_written);
-        let times = |there: u64, likely: u64| if likely == 0 { 1.0 } else { there as f64 / likely as f64 };
-        let of = there.unwrap_or(likely);
-        Shift {
-            policy: likely.policy.clone(),
-            time: times(of.measured_ns(), likely.measured_ns()),
-            flash_writes: times(writes(of), writes(likely)),
-            is_inferred: there.is_none(),
-        }
-    };
     let of_side = |(side, (factors, favours)): (usize, &(Vec<Factor>, Side))| {
         let there = |cell: &Cell| {
             let at = runs.iter().position(|(s, likely, _)| *s == side && likely.policy == cell.policy)?;
@@ -156,4 +153,17 @@ fn tried(
         Tried { factors: factors.clone(), side: *favours, shifts }
     };
     Some(sides.iter().enumerate().map(of_side).collect())
+}
+
+/// Compares a run with the one at the likely values. `None`: it would be the same.
+pub(crate) fn shift(likely: &Cell, there: Option<&Cell>) -> Shift {
+    let writes = |cell: &Cell| cell.device_stats.as_ref().map_or(0, |device| device.nand_units_written);
+    let times = |there: u64, likely: u64| if likely == 0 { 1.0 } else { there as f64 / likely as f64 };
+    let of = there.unwrap_or(likely);
+    Shift {
+        policy: likely.policy.clone(),
+        time: times(of.measured_ns(), likely.measured_ns()),
+        flash_writes: times(writes(of), writes(likely)),
+        is_inferred: there.is_none(),
+    }
 }

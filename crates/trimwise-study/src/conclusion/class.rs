@@ -1,16 +1,20 @@
 //! Conclusions about a class of drives without a run, from runs of the model made beforehand.
 //!
 //! `classes.txt` has the figures of each run: a week of `desktop`'s office days, 80 % full, on Linux 6.12 with 16 GiB
-//! of memory, six times under each policy of a stock host and under trimwised. The test
+//! of memory, six times under each policy of a stock host and under trimwised, and once at either end of the ranges of
+//! what the profile assumes. The test
 //! `the_figures_of_the_classes_are_the_models_own` of the tier `experiments` runs them again, and writes the file if
 //! `CLASSES=write` is set.
 
 use std::sync::Arc;
 
 use trimwise::compare::days::DaysFigures;
+use trimwise::compare::hangs::{AtEnds, Side, Tried};
 use trimwise::compare::result::{Cell, CellId, DeviceFigures, DriveFacts, Target, WorkloadFigures};
 use trimwise::failure::{Failure, Mistake, argument};
 use trimwise::policy::PolicyId;
+use trimwise::profile::Profile;
+use trimwise::profile::ranges::Factor;
 use trimwise::units::{Bytes, SimDuration, Utilization};
 use trimwise::workload::stage::Done;
 use trimwise_linux::code::Code;
@@ -24,13 +28,14 @@ use super::Conclusion;
 use super::steps::Steps;
 use crate::compare::here::StandIn;
 use crate::compare::on_model::Plan;
+use crate::compare::ranges::{at_side, shift, trim_times};
 use crate::compare::workload::Workload;
 use crate::compare::{CompareRequest, Settings, finish};
 use crate::defaults;
 use crate::stand_in::profile_for;
 
-/// A line for each run: profile, policy, repetition, waiting in ns, units written by the host and to the flash, blocks
-/// erased.
+/// A line for each run: profile (with `:for_trim` or `:against_trim` at an end of its ranges), policy, repetition, waiting
+/// in ns, units written by the host and to the flash, blocks erased, TRIM ranges and units trimmed.
 pub const RUNS: &str = include_str!("classes.txt");
 
 /// The policies of a stock host, and trimwised.
@@ -57,8 +62,47 @@ pub fn profiles() -> impl Iterator<Item = &'static str> {
     DRIVES.iter().map(|(profile, ..)| *profile)
 }
 
-/// Runs a profile under a policy and returns the line of the run.
-pub fn run(profile: &str, policy: &str, rep: u32) -> Result<String, Failure> {
+/// A run of a class.
+#[derive(Clone, Copy, Debug)]
+pub struct Run {
+    pub profile: &'static str,
+    /// `None`: at the profile's own values.
+    pub side: Option<Side>,
+    pub policy: &'static str,
+    pub rep: u32,
+}
+
+/// All runs, in the order of the file.
+pub fn runs() -> impl Iterator<Item = Run> {
+    profiles().flat_map(|profile| {
+        let likely =
+            POLICIES.into_iter().flat_map(move |policy| (0..REPS).map(move |rep| (None, policy, rep)));
+        let ends = Side::BOTH.into_iter().flat_map(|side| POLICIES.map(|policy| (Some(side), policy, 0)));
+        let has_ranges = Profile::embedded(profile).is_some_and(|profile| !profile.ranges().is_empty());
+        let of = move |(side, policy, rep)| Run { profile, side, policy, rep };
+        likely.chain(ends.filter(move |_| has_ranges)).map(of)
+    })
+}
+
+impl Run {
+    /// The first three words of its line.
+    pub fn name(&self) -> String {
+        format!("{} {} {}", place(self.profile, self.side), self.policy, self.rep)
+    }
+}
+
+/// The first word of a run's line.
+fn place(profile: &str, side: Option<Side>) -> String {
+    match side {
+        None => profile.to_owned(),
+        Some(Side::ForTrim) => format!("{profile}:for_trim"),
+        Some(Side::AgainstTrim) => format!("{profile}:against_trim"),
+    }
+}
+
+/// Carries out a run and returns its line.
+pub fn run(run: Run) -> Result<String, Failure> {
+    let Run { profile, side, policy, rep } = run;
     let mount = Mount {
         id: 1,
         parent: 0,
@@ -80,12 +124,24 @@ pub fn run(profile: &str, policy: &str, rep: u32) -> Result<String, Failure> {
         .ok_or_else(|| Mistake::of(argument("profile"), profile).because("no such class").fail())??;
     let request = CompareRequest { policies: vec![policy.into()], ..request };
     let plan = Plan::on(&request, workload, Some(stand_in))?;
-    let cell =
-        plan.run_cell((&plan.devices[0].1, plan.policies[0]), rep, Arc::new(|_, _| ()), &Arc::default())?;
-    let figures = cell.device_stats.unwrap_or_default();
-    let DeviceFigures { host_units_written, nand_units_written, erases, .. } = figures;
-    let waiting_ns = cell.duration_ns;
-    Ok(format!("{profile} {policy} {rep} {waiting_ns} {host_units_written} {nand_units_written} {erases}"))
+    let likely = &plan.devices[0].1;
+    let device = match side {
+        None => likely.clone(),
+        Some(side) => at_side(likely, &likely.ranges(), &Factor::ALL, side)
+            .ok_or_else(|| Failure::run("no drive can be like that"))?,
+    };
+    let cell = plan.run_cell((&device, plan.policies[0]), rep, Arc::new(|_, _| ()), &Arc::default())?;
+    let d = cell.device_stats.unwrap_or_default();
+    let figures = [
+        cell.duration_ns,
+        d.host_units_written,
+        d.nand_units_written,
+        d.erases,
+        d.trim_ranges,
+        d.trimmed_units,
+    ];
+    let figures = figures.map(|figure| figure.to_string()).join(" ");
+    Ok(format!("{} {figures}", run.name()))
 }
 
 type OfClass = (CompareRequest, Workload, StandIn);
@@ -182,22 +238,49 @@ pub(super) fn conclusion(one: &Diagnosis) -> Option<Conclusion> {
     let mut device = crate::input::device(&stand_in.device).ok()?;
     let here = stand_in.stand_in(&mut device, true, false).ok()?;
     let drive = DriveFacts::of(&device.1.config);
-    let cells: Vec<Cell> = RUNS.lines().filter_map(|line| cell(line, &profile, drive)).collect();
+    let cells = |side| -> Vec<Cell> {
+        let place = place(&profile, side);
+        RUNS.lines().filter_map(|line| cell(line, &place, (&profile, drive))).collect()
+    };
+    let (at_ends, cells) = (at_ends(&device.1, &cells(None), &cells), cells(None));
     here.today(true).filter(|today| cells.iter().any(|cell| cell.policy == *today))?;
     let settings =
         Settings { days: request.days, day: Some("office".to_owned()), ..Settings::of(&request, |_| ()) };
-    let comparison = finish(&request, settings, Some(here), (cells, None)).ok()?;
+    let mut comparison = finish(&request, settings, Some(here), (cells, None)).ok()?;
+    comparison.at_ends.extend(at_ends);
+    comparison.conclude();
     Some(Conclusion { steps: Steps::default(), ..comparison.conclusion? })
 }
 
-/// Reads the line of a run; `None` if it is of another profile.
-fn cell(line: &str, profile: &str, drive: DriveFacts) -> Option<Cell> {
+/// How the policies ran at the ends of the ranges. `None` if the drive has none.
+fn at_ends(device: &Profile, likely: &[Cell], cells: &dyn Fn(Option<Side>) -> Vec<Cell>) -> Option<AtEnds> {
+    let ranges = device.ranges();
+    let trim = trim_times(device, &ranges, &likely.iter().collect::<Vec<_>>());
+    let mut ends = AtEnds { device: likely.first()?.device.clone(), ranges, trim, tried: Vec::new() };
+    let factors = ends.factors();
+    ends.tried = Side::BOTH
+        .into_iter()
+        .map(|side| {
+            let of = |there: &Cell| {
+                let likely =
+                    likely.iter().find(|likely| (&likely.policy, likely.rep) == (&there.policy, 0))?;
+                Some(shift(likely, Some(there)))
+            };
+            let shifts = cells(Some(side)).iter().filter_map(of).collect();
+            Tried { factors: factors.clone(), side, shifts }
+        })
+        .filter(|tried| !tried.shifts.is_empty())
+        .collect();
+    (!ends.tried.is_empty()).then_some(ends)
+}
+
+/// Reads the line of a run; `None` if it is of another place.
+fn cell(line: &str, place: &str, (profile, drive): (&str, DriveFacts)) -> Option<Cell> {
     let mut words = line.split(' ');
-    (words.next()? == profile).then_some(())?;
+    (words.next()? == place).then_some(())?;
     let policy: PolicyId = words.next()?.into();
-    let is_trimmed = policy != PolicyId::OFF;
     let numbers: Vec<u64> = words.map(|word| word.parse().ok()).collect::<Option<_>>()?;
-    let [rep, waiting_ns, host, nand, erases] = numbers[..] else { return None };
+    let [rep, waiting_ns, host, nand, erases, trim_ranges, trimmed_units] = numbers[..] else { return None };
     let id = CellId { device: profile.to_owned(), policy, target: Target::Model, rep: rep as u32 };
     let freed = WorkloadFigures::Program(Done { files_removed: 1, ..Done::default() });
     let elapsed_ns = u64::from(defaults::DAYS) * 86_400_000_000_000;
@@ -208,8 +291,10 @@ fn cell(line: &str, profile: &str, drive: DriveFacts) -> Option<Cell> {
             nand_units_written: nand,
             write_amplification: nand as f64 / host.max(1) as f64,
             erases,
-            // The file does not say how many; each policy but `off` trims within a week.
-            trim_commands: u64::from(is_trimmed),
+            // A command of these policies has one range or more.
+            trim_commands: trim_ranges,
+            trim_ranges,
+            trimmed_units,
             ..DeviceFigures::default()
         }),
         drive: Some(drive),

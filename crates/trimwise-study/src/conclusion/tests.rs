@@ -326,10 +326,11 @@ fn the_doctor_s_first_line_says_what_is_wrong() {
 
 #[test]
 fn the_runs_of_the_classes_are_complete() {
+    let kept: Vec<String> =
+        class::RUNS.lines().map(|line| line.split(' ').take(3).collect::<Vec<_>>().join(" ")).collect();
+    let runs: Vec<String> = class::runs().map(|run| run.name()).collect();
+    assert_eq!(kept, runs);
     for profile in class::profiles() {
-        let of_profile = |line: &&str| line.split(' ').next() == Some(profile);
-        let runs = class::POLICIES.len() * class::REPS as usize;
-        assert_eq!(class::RUNS.lines().filter(of_profile).count(), runs, "{profile}");
         assert_eq!(class::stands_for(profile).as_deref(), Some(profile));
     }
 }

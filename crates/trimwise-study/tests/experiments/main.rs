@@ -1,26 +1,22 @@
 //! Checks that the model still makes the figures that are kept in files.
 
 use trimwise_linux::pool;
-use trimwise_study::conclusion::class;
+use trimwise_study::conclusion::class::{self, Run};
 
 /// Checks a sample. `CLASSES=full` checks all figures, `CLASSES=nvme-generic` one class. To write `classes.txt` anew:
 /// `CLASSES=write cargo test --release -p trimwise-study --test experiments`.
 #[test]
 fn the_figures_of_the_classes_are_the_models_own() {
     let asked = std::env::var("CLASSES").unwrap_or_default();
-    let all = class::profiles()
-        .flat_map(|profile| class::POLICIES.map(|policy| (profile, policy)))
-        .flat_map(|(profile, policy)| (0..class::REPS).map(move |rep| (profile, policy, rep)));
-    let is_asked = |(profile, _, rep): &(&str, &str, u32)| match &*asked {
+    let is_asked = |run: &Run| match &*asked {
         "full" | "write" => true,
-        "" => *profile == "ufs21-64gb" && *rep == 0,
-        class => class == *profile,
+        "" => run.profile == "ufs21-64gb" && run.rep == 0,
+        class => class == run.profile,
     };
-    let runs: Vec<(&str, &str, u32)> = all.filter(is_asked).collect();
+    let runs: Vec<Run> = class::runs().filter(is_asked).collect();
     let jobs = pool::default_jobs(trimwise::units::Bytes::gib(1));
     let made = pool::run_ordered(jobs, runs.len(), |index| {
-        let (profile, policy, rep) = runs[index];
-        class::run(profile, policy, rep).inspect(|line| eprintln!("{line}"))
+        class::run(runs[index]).inspect(|line| eprintln!("{line}"))
     })
     .unwrap_or_else(|failure| panic!("{failure}"));
     if asked == "write" {
