@@ -23,6 +23,7 @@ use std::sync::atomic::AtomicBool;
 use serde::Serialize;
 use trimwise::block::{BlockDevice, BlockError, DeviceFacts};
 use trimwise::profile::Profile;
+use trimwise::ssd::SsdConfig;
 use trimwise::units::{Bytes, UnitRange};
 
 pub use adjust::Fit;
@@ -142,42 +143,45 @@ pub fn fit(
     adjusting.all(measured.trim)?;
     // The link must not contradict held-back tests either. A test that is used for this is no longer held back.
     let used = adjusting.raise_link_to(&measured.held);
-    let Adjusting { mut config, fits, mut notes, .. } = adjusting;
+    let Adjusting { mut config, mut fits, mut notes, .. } = adjusting;
     if let Some(bytes) = measured.drive_bytes {
         config = write::of_size(&config, bytes).unwrap_or(config);
     }
     config.validate().map_err(|error| {
         Failure::run(format!("the fitted settings do not describe a valid device: {error}"))
     })?;
-    let held = |config| model::run(config, plan, Job::HeldBack, stop).map(|outcome| outcome.held);
-    let (predicted, of_base) = (held(&config)?, held(&base.config).unwrap_or_default());
-    let error = |predicted: f64, measured: f64| (predicted / measured - 1.0) * 100.0;
-    let predictions = measured.held.iter().filter(|m| !used.contains(&m.test)).filter_map(|m| {
-        let of = |all: &[Held]| all.iter().find(|p| p.test == m.test).map(|p| p.per_s);
-        let predicted_per_s = of(&predicted)?;
-        Some(Prediction {
-            test: m.test,
-            measured_per_s: m.per_s,
-            predicted_per_s,
-            error_percent: error(predicted_per_s, m.per_s),
-            base_error_percent: of(&of_base).map_or(f64::NAN, |base| error(base, m.per_s)),
-        })
-    });
-    let predictions: Vec<Prediction> = predictions.collect();
+    let held = |config: &SsdConfig| model::run(config, plan, Job::HeldBack, stop).map(|outcome| outcome.held);
+    let of_base = held(&base.config).unwrap_or_default();
+    let predict =
+        |config: &SsdConfig| Ok::<_, Failure>(predictions(measured, &held(config)?, &of_base, &used));
+    let mut predictions = predict(&config)?;
+    // What a TRIM takes stands by itself: it is worth knowing even where the rest of the fit is worse than the base.
+    if Against::of(&predictions).is_worse() && measured.trim {
+        let of_trim = SsdConfig { trim: config.trim.clone(), ..base.config.clone() };
+        let is_valid = of_trim.validate().is_ok() && of_trim.trim != base.config.trim;
+        let found = is_valid.then(|| predict(&of_trim)).transpose()?;
+        if let Some(found) = found.filter(|found| Against::of(found).worse == 0) {
+            notes.push(format!(
+                "only what a TRIM takes is taken from the fit: {} predicts the rest better",
+                base.name
+            ));
+            fits.retain(|fit| fit.setting.starts_with("trim."));
+            (config, predictions) = (of_trim, found);
+        }
+    }
+    let against = Against::of(&predictions);
+    let predicts_worse = against.is_worse();
     let worst = predictions.iter().map(|p| p.error_percent.abs()).fold(0.0, f64::max);
     let mut warnings = Vec::new();
-    let mean = |of: fn(&Prediction) -> f64| {
-        predictions.iter().map(|p| of(p).abs()).sum::<f64>() / predictions.len().max(1) as f64
-    };
-    let (own, of_base) = (mean(|p| p.error_percent), mean(|p| p.base_error_percent));
-    let is_worse = |p: &&Prediction| p.error_percent.abs() > p.base_error_percent.abs() + WORSE_PERCENT;
-    let (count, all) = (predictions.iter().filter(is_worse).count(), predictions.len());
-    let predicts_worse = 2 * count > all || own > of_base + WORSE_PERCENT;
     if predicts_worse {
         warnings.push(format!(
-            "keep {0}: the fit predicts worse in {count} of {all} held-back tests; its errors are {own:.0} % on average, \
-             those of {0} {of_base:.0} %",
-            base.name
+            "keep {0}: the fit predicts worse in {1} of {2} held-back tests; its errors are {3:.0} % on average, those \
+             of {0} {4:.0} %",
+            base.name,
+            against.worse,
+            predictions.len(),
+            against.own_percent,
+            against.base_percent
         ));
     }
     if worst > UNRELIABLE_PERCENT {
@@ -196,4 +200,51 @@ pub fn fit(
     }
     let read_beside_trims = measured.samples.numbers().beside_trims;
     Ok(Fitted { toml, profile, fits, notes, warnings, predictions, predicts_worse, read_beside_trims })
+}
+
+/// Pairs the held-back tests that were not used with their predictions.
+fn predictions(measured: &Measured, predicted: &[Held], of_base: &[Held], used: &[&str]) -> Vec<Prediction> {
+    let error = |predicted: f64, measured: f64| (predicted / measured - 1.0) * 100.0;
+    let held = measured.held.iter().filter(|m| !used.contains(&m.test));
+    held.filter_map(|m| {
+        let of = |all: &[Held]| all.iter().find(|p| p.test == m.test).map(|p| p.per_s);
+        let predicted_per_s = of(predicted)?;
+        Some(Prediction {
+            test: m.test,
+            measured_per_s: m.per_s,
+            predicted_per_s,
+            error_percent: error(predicted_per_s, m.per_s),
+            base_error_percent: of(of_base).map_or(f64::NAN, |base| error(base, m.per_s)),
+        })
+    })
+    .collect()
+}
+
+/// Predictions compared with those of the base.
+struct Against {
+    tests: usize,
+    /// Tests that are predicted worse.
+    worse: usize,
+    /// Mean errors.
+    own_percent: f64,
+    base_percent: f64,
+}
+
+impl Against {
+    fn of(predictions: &[Prediction]) -> Self {
+        let mean = |of: fn(&Prediction) -> f64| {
+            predictions.iter().map(|p| of(p).abs()).sum::<f64>() / predictions.len().max(1) as f64
+        };
+        let is_worse = |p: &&Prediction| p.error_percent.abs() > p.base_error_percent.abs() + WORSE_PERCENT;
+        Self {
+            tests: predictions.len(),
+            worse: predictions.iter().filter(is_worse).count(),
+            own_percent: mean(|p| p.error_percent),
+            base_percent: mean(|p| p.base_error_percent),
+        }
+    }
+
+    fn is_worse(&self) -> bool {
+        2 * self.worse > self.tests || self.own_percent > self.base_percent + WORSE_PERCENT
+    }
 }

@@ -4,7 +4,8 @@ use super::*;
 use trimwise::block::{BlockQueue, ModelDevice, QueueConfig};
 use trimwise::engine::Sim;
 use trimwise::profile::SettingValue;
-use trimwise::ssd::Ssd;
+use trimwise::profile::ranges::{Factor, Range};
+use trimwise::ssd::{Ssd, TrimPlace};
 use trimwise::units::SimDuration;
 
 fn measured(truth: &Profile, read_only: bool) -> (Measured, Plan) {
@@ -132,14 +133,18 @@ fn a_drive_that_begins_to_collect_does_not_tell_its_cache() {
     );
 }
 
+fn make_writes_wait(measured: &mut Measured) {
+    for (i, sized) in measured.samples.writes.iter_mut().enumerate() {
+        sized.latencies_ns.iter_mut().for_each(|ns| *ns *= 8.0 + i as f64);
+    }
+}
+
 #[test]
 fn a_profile_does_not_contradict_its_measurements_and_says_where_it_is_the_worse_one() {
     // A busy host: single commands wait for a processor, loads do not.
     let base = Profile::embedded("sata-small").unwrap();
     let (mut measured, plan) = measured_for(&base, false, 5);
-    for (i, sized) in measured.samples.writes.iter_mut().enumerate() {
-        sized.latencies_ns.iter_mut().for_each(|ns| *ns *= 8.0 + i as f64);
-    }
+    make_writes_wait(&mut measured);
     let trims = measured.samples.trims.iter_mut();
     trims.for_each(|sized| sized.latencies_ns.iter_mut().for_each(|ns| *ns *= 8.0));
     let fitted = fit(&measured, &base, "fitted", plan, &Arc::default()).unwrap();
@@ -150,6 +155,43 @@ fn a_profile_does_not_contradict_its_measurements_and_says_where_it_is_the_worse
     assert!(fitted.predicts_worse, "the base is the truth: {:?}", fitted.predictions);
     assert!(fitted.warnings[0].contains("keep sata-small: the fit predicts worse"), "{:?}", fitted.warnings);
     assert!(fitted.toml.contains("# Warning: keep sata-small"));
+}
+
+/// The Toshiba RC100 holds others up for a second while 4 GB are deleted.
+#[test]
+fn a_verdict_hangs_no_more_on_what_a_trim_takes_once_that_is_measured() {
+    let base = Profile::embedded("nvme-500gb-dramless").unwrap();
+    let mut truth = base.clone();
+    (truth.config.trim.cost_per_unit_ns, truth.config.trim.place) = (1_000, TrimPlace::BeforeAck);
+    let of_trim = |range: &Range| range.setting.factor() == Factor::TrimCost;
+    assert!(base.ranges().iter().any(of_trim));
+    let (measured, plan) = measured_for(&truth, false, 30);
+    let fitted = fit(&measured, &base, "fitted", plan, &Arc::default()).unwrap();
+    let trim = &fitted.profile.config.trim;
+    assert!((990..=1_010).contains(&trim.cost_per_unit_ns) && trim.place == TrimPlace::BeforeAck, "{trim:?}");
+    assert!(!fitted.profile.ranges().iter().any(of_trim));
+}
+
+#[test]
+fn what_a_trim_takes_is_kept_where_the_rest_of_the_fit_is_worse_than_the_base() {
+    let base = Profile::embedded("sata-small").unwrap();
+    let mut truth = base.clone();
+    truth.config.trim.cost_per_unit_ns = 2_000;
+    let (mut measured, plan) = measured_for(&truth, false, 5);
+    make_writes_wait(&mut measured);
+    for (i, sized) in measured.samples.reads.iter_mut().enumerate() {
+        sized.latencies_ns.iter_mut().for_each(|ns| *ns *= 8.0 + i as f64);
+    }
+    let fitted = fit(&measured, &base, "fitted", plan, &Arc::default()).unwrap();
+    let config = &fitted.profile.config;
+    assert!((1_900..=2_100).contains(&config.trim.cost_per_unit_ns), "{:?}", config.trim);
+    assert_eq!(
+        (&config.cache, &config.nand, &config.link),
+        (&base.config.cache, &base.config.nand, &base.config.link)
+    );
+    assert!(!fitted.predicts_worse, "{:?}", fitted.predictions);
+    assert!(fitted.fits.iter().all(|fit| fit.setting.starts_with("trim.")), "{:?}", fitted.fits);
+    assert!(fitted.notes.iter().any(|note| note.starts_with("only what a TRIM takes")), "{:?}", fitted.notes);
 }
 
 #[test]

@@ -409,6 +409,7 @@ pub(super) fn of_diagnosis(
     let begin = found.chars().next().map_or_else(String::new, |letter| letter.to_lowercase().collect());
     let found: String = begin.chars().chain(found.chars().skip(1)).collect();
     let full = Utilization::default();
+    let within = class.hangs.as_ref().filter(|hangs| hangs.holds).and_then(hung::within).unwrap_or_default();
     // One command, which does no harm, needs no run first.
     let surer = match class.decision {
         Decision::Untrimmed => String::new(),
@@ -417,7 +418,7 @@ pub(super) fn of_diagnosis(
     let mut lines = vec![
         first,
         format!(
-            "On a model of such drives, not this one ({file_system}, {full} % full, office days), {found}{surer}"
+            "On a model of such drives, not this one ({file_system}, {full} % full, office days{within}), {found}{surer}"
         ),
     ];
     if let Some(loan) = one.purposes.iter().filter(reached).find(|one| one.lender.is_some()) {
