@@ -421,9 +421,13 @@ fn idle_collection_reaches_its_target_and_only_when_idle() {
 
 #[test]
 fn idle_collection_leaves_full_blocks_alone() {
-    for victim in
-        [VictimPolicy::Greedy, VictimPolicy::Fifo, VictimPolicy::CostBenefit, VictimPolicy::DChoices(2)]
-    {
+    for victim in [
+        VictimPolicy::Greedy,
+        VictimPolicy::Fifo,
+        VictimPolicy::CostBenefit,
+        VictimPolicy::DChoices(2),
+        VictimPolicy::Random,
+    ] {
         let mut ssd = device(|c| {
             c.gc.victim = victim;
             c.gc.idle = true;
@@ -696,7 +700,8 @@ fn victims_differ_as_their_names_say() {
     let greedy = amplification(VictimPolicy::Greedy);
     let ten = amplification(VictimPolicy::DChoices(10));
     let one = amplification(VictimPolicy::DChoices(1));
-    assert!(greedy < ten && ten < one, "{greedy} {ten} {one}");
+    let random = amplification(VictimPolicy::Random);
+    assert!(greedy < ten && ten < one && one < random, "{greedy} {ten} {one} {random}");
     assert!(greedy < amplification(VictimPolicy::Fifo));
 }
 

@@ -1,3 +1,4 @@
 //! Grids of write amplification: a sample, or all by an environment variable (`just full`).
 
+mod spare;
 mod write_amplification;

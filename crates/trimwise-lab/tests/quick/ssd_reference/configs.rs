@@ -56,7 +56,10 @@ prop_compose! {
 /// Units of a superblock.
 fn superblock_units(config: &SsdConfig) -> u32 {
     let g = &config.geometry;
-    g.superblock_planes * g.pages_per_block * (g.page_bytes / UNIT_BYTES as u32)
+    let dies = (g.superblock_planes / g.planes_per_die).max(1);
+    let stripes = dies * g.pages_per_block;
+    let data = stripes - g.parity_one_in.map_or(0, |n| stripes / n);
+    data * (g.superblock_planes / dies) * (g.page_bytes / UNIT_BYTES as u32)
 }
 
 /// Makes room for `data` superblocks and as many more as the layout asks for, and `more` a lane.
@@ -76,11 +79,14 @@ prop_compose! {
             Just(VictimPolicy::CostBenefit),
             (1u32..5).prop_map(VictimPolicy::DChoices),
             Just(VictimPolicy::Fifo),
+            Just(VictimPolicy::Random),
         ],
+        parity_one_in in prop::option::weighted(0.2, 2u32..9),
         shared_frontier in any::<bool>(),
         threshold in prop::option::of(1u32..4),
     ) -> SsdConfig {
         config.gc.victim = victim;
+        config.geometry.parity_one_in = parity_one_in;
         config.gc.shared_frontier = shared_frontier;
         config.wear_levelling.threshold_erases = threshold;
         config.wear_levelling.interval_erases = 3;

@@ -5,7 +5,7 @@
 
 use super::super::address::{Number, Slot, Superblock};
 use super::super::flash::Stripe;
-use super::{Ftl, Placement, State, must_have_gained};
+use super::{Ftl, Place, Placement, State, must_have_gained};
 use crate::units::SimTime;
 
 /// An open superblock. Places are offsets of slots in it.
@@ -213,6 +213,12 @@ impl<P: Placement> Ftl<P> {
         let at = self.place(first);
         let done = self.flash.program(at, first.ppn(self.superblock_slots), now, stripe);
         self.map.die_used(at.die);
+        if let Some(die) = self.flash.geometry.parity_after(superblock, first.offset / self.stripe_slots) {
+            let at = Place { slc: at.slc, ..self.flash.place_of_die(die) };
+            self.flash.program_parity(at, now, stripe.ready);
+            self.map.die_used(die);
+            self.counts().parity += u64::from(self.stripe_slots);
+        }
         if stripe.host_units > 0 {
             let block = &mut self.blocks[superblock];
             block.programmed_at = block.programmed_at.max(done);

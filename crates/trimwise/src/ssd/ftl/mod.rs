@@ -135,6 +135,7 @@ impl<P: Placement> Ftl<P> {
             units.gc = granules.gc >> self.unit_shift;
             units.wear_levelling = granules.wear_levelling >> self.unit_shift;
             units.padding = granules.padding >> self.unit_shift;
+            units.parity = granules.parity >> self.unit_shift;
         }
     }
 
