@@ -5,8 +5,8 @@
 //! in each of the die's planes that belong to the superblock. Successive stripes go to successive dies, and successive
 //! dies lie on different channels, so that a sequential write keeps all of them busy.
 //!
-//! With parity, one stripe after each full group holds the exclusive or of the group. It has a die, but no slots: the FTL
-//! counts and numbers stripes of data alone.
+//! With parity, one stripe after each group holds the exclusive or of the group; the last group of a superblock may be
+//! shorter. It has a die, but no slots: the FTL counts and numbers stripes of data alone.
 //!
 //! A superblock that spans only some of the dies belongs to one of several *lanes*; superblock `s` is in lane `s %
 //! lanes`.
@@ -48,7 +48,7 @@ impl GeometryConfig {
     /// Returns the units of data in so many pages of each block of a superblock.
     pub(super) fn units_in(&self, pages: u32) -> u64 {
         let stripes = u64::from(self.dies_per_superblock()) * u64::from(pages);
-        let parity = self.parity_one_in.map_or(0, |n| stripes / u64::from(n));
+        let parity = self.parity_one_in.map_or(0, |n| stripes.div_ceil(n.into()));
         (stripes - parity) * u64::from(self.stripe_units())
     }
 }
@@ -135,12 +135,12 @@ impl Geometry {
         self.die_of_any(superblock, stripe + parity)
     }
 
-    /// Returns the die of the parity that is programmed after a stripe; `None` if its group is not full.
+    /// Returns the die of the parity that is programmed after a stripe; `None` if its group has more stripes.
     #[inline]
-    pub fn parity_after(&self, superblock: Superblock, stripe: u32) -> Option<Die> {
-        let end = stripe + 1;
-        let completes = self.parity_group != 0 && end.is_multiple_of(self.parity_group);
-        completes.then(|| self.die_of_any(superblock, stripe + end / self.parity_group))
+    pub fn parity_after(&self, superblock: Superblock, stripe: u32, is_last: bool) -> Option<Die> {
+        let before = stripe.checked_div(self.parity_group)?;
+        let completes = is_last || (stripe + 1).is_multiple_of(self.parity_group);
+        completes.then(|| self.die_of_any(superblock, stripe + before + 1))
     }
 
     /// Returns the die of a stripe, counted with those of parity.
@@ -201,4 +201,36 @@ fn superblocks(config: &SsdConfig, superblock_units: u64, lanes: u32) -> Result<
     let expected = "a device of less than 2^32 - 1 physical units of 4096 bytes";
     require(fits, "capacity_bytes", config.capacity_bytes, expected)?;
     Ok(superblocks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Four dies of one plane, pages of one unit: a stripe is a unit.
+    fn geometry(pages: u32, parity_one_in: Option<u32>) -> Geometry {
+        let mut config = SsdConfig { capacity_bytes: 100 * UNIT_BYTES, ..SsdConfig::default() };
+        config.over_provisioning_percent = Some(100);
+        config.geometry = GeometryConfig { parity_one_in, ..GeometryConfig::flat(4, pages, 4096) };
+        Geometry::new(&config).unwrap()
+    }
+
+    #[test]
+    fn parity_follows_each_group_on_the_next_die() {
+        let geometry = geometry(2, Some(3));
+        // Eight stripes: 0 1 P 2 3 P 4 P.
+        assert_eq!(geometry.superblock_units, 5);
+        let superblock = Superblock(0);
+        let dies: Vec<u32> = (0..5).map(|stripe| geometry.die(superblock, stripe).0).collect();
+        assert_eq!(dies, [0, 1, 3, 0, 2]);
+        let parity = |stripe| geometry.parity_after(superblock, stripe, stripe == 4).map(|die| die.0);
+        assert_eq!([0, 1, 2, 3, 4].map(parity), [None, Some(2), None, Some(1), Some(3)]);
+    }
+
+    #[test]
+    fn without_parity_every_stripe_holds_data() {
+        let geometry = geometry(2, None);
+        assert_eq!(geometry.superblock_units, 8);
+        assert!((0..8).all(|stripe| geometry.parity_after(Superblock(0), stripe, stripe == 7).is_none()));
+    }
 }

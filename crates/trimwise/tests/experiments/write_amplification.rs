@@ -108,7 +108,7 @@ struct Point {
 impl Point {
     /// Pages of a block that hold data.
     fn data_pages(self) -> u32 {
-        self.pages - self.parity_one_in.map_or(0, |n| self.pages / n)
+        self.pages - self.parity_one_in.map_or(0, |n| self.pages.div_ceil(n))
     }
 }
 

@@ -210,6 +210,14 @@ fn other_mistakes_are_named() {
         &["capacity_bytes", "superblocks"],
     );
     expect("superblock_planes = 8", "superblock_planes = 3", &["geometry.superblock_planes: 3"]);
+    let parity = |n: &str| format!("superblock_planes = 8\nparity_one_in = {n}");
+    expect("superblock_planes = 8", &parity("1"), &["geometry.parity_one_in: 1 is", "from 2 to 128"]);
+    expect("superblock_planes = 8", &parity("129"), &["geometry.parity_one_in: 129", "from 2 to 128"]);
+    expect(
+        "superblock_planes = 8",
+        &format!("{}\n[mapping]\nkind = \"block\"\nlog_superblocks = 8\n", parity("8")),
+        &["mapping.kind: block", "\"page\" or \"compressing\" with geometry.parity_one_in"],
+    );
     expect("bytes = 4_194_304", "bytes = 4096", &["cache.bytes: 4096", "0 (no cache)"]);
     expect("capacity_bytes = 8_589_934_592", "capacity_bytes = 9223372036854775807", &["capacity_bytes"]);
 }

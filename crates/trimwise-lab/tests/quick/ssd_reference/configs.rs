@@ -58,7 +58,7 @@ fn superblock_units(config: &SsdConfig) -> u32 {
     let g = &config.geometry;
     let dies = (g.superblock_planes / g.planes_per_die).max(1);
     let stripes = dies * g.pages_per_block;
-    let data = stripes - g.parity_one_in.map_or(0, |n| stripes / n);
+    let data = stripes - g.parity_one_in.map_or(0, |n| stripes.div_ceil(n));
     data * (g.superblock_planes / dies) * (g.page_bytes / UNIT_BYTES as u32)
 }
 

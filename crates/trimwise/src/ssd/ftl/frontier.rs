@@ -213,7 +213,9 @@ impl<P: Placement> Ftl<P> {
         let at = self.place(first);
         let done = self.flash.program(at, first.ppn(self.superblock_slots), now, stripe);
         self.map.die_used(at.die);
-        if let Some(die) = self.flash.geometry.parity_after(superblock, first.offset / self.stripe_slots) {
+        let stripe_number = first.offset / self.stripe_slots;
+        let is_last = stripe_end == end;
+        if let Some(die) = self.flash.geometry.parity_after(superblock, stripe_number, is_last) {
             let at = Place { slc: at.slc, ..self.flash.place_of_die(die) };
             self.flash.program_parity(at, now, stripe.ready);
             self.map.die_used(die);
@@ -224,7 +226,7 @@ impl<P: Placement> Ftl<P> {
             block.programmed_at = block.programmed_at.max(done);
             self.flash.stats.slc_units_written += if at.slc { u64::from(stripe.host_units) } else { 0 };
         }
-        if stripe_end == end {
+        if is_last {
             self.close(frontier);
         }
     }
