@@ -5,7 +5,7 @@
 use proptest::prelude::*;
 use trimwise::ssd::{
     BlockMappingConfig, CompressingConfig, MapCacheConfig, MappingConfig, ReadAfterTrim, SlcConfig,
-    SsdConfig, TrimKind, TrimPlace, VictimPolicy,
+    SsdConfig, TrimKind, TrimMap, TrimPlace, VictimPolicy,
 };
 use trimwise::units::UNIT_BYTES;
 
@@ -133,9 +133,14 @@ prop_compose! {
     }
 }
 
+fn trim_map() -> impl Strategy<Value = TrimMap> {
+    prop_oneof![Just(TrimMap::Dropped), Just(TrimMap::Changed), Just(TrimMap::Written)]
+}
+
 /// Adds a map in the flash, of which a cache holds `cached` parts.
-fn with_map_cache(config: &mut SsdConfig, cached: u64) {
-    config.mapping = MappingConfig::Page { map_cache: Some(MapCacheConfig { bytes: cached * UNIT_BYTES }) };
+fn with_map_cache(config: &mut SsdConfig, cached: u64, trim_map: TrimMap) {
+    let map_cache = Some(MapCacheConfig { bytes: cached * UNIT_BYTES });
+    config.mapping = MappingConfig::Page { map_cache, trim_map };
     let units = superblock_units(config);
     let parts = (UNITS as u32).div_ceil(1024);
     let fixed = config.slc.as_ref().map_or(0, |slc| slc.static_superblocks + 1);
@@ -145,8 +150,8 @@ fn with_map_cache(config: &mut SsdConfig, cached: u64) {
 
 prop_compose! {
     /// The page mapping with a map in the flash.
-    pub fn map_cache()(mut config in page(), more in 0u32..2) -> SsdConfig {
-        with_map_cache(&mut config, 1);
+    pub fn map_cache()(mut config in page(), trim_map in trim_map(), more in 0u32..2) -> SsdConfig {
+        with_map_cache(&mut config, 1, trim_map);
         config.geometry.blocks_per_plane = config.geometry.blocks_per_plane.map(|blocks| blocks + more);
         config
     }
@@ -154,8 +159,8 @@ prop_compose! {
 
 prop_compose! {
     /// Both.
-    pub fn slc_and_map_cache()(mut config in slc(), more in 0u32..2) -> SsdConfig {
-        with_map_cache(&mut config, 1);
+    pub fn slc_and_map_cache()(mut config in slc(), trim_map in trim_map(), more in 0u32..2) -> SsdConfig {
+        with_map_cache(&mut config, 1, trim_map);
         config.geometry.blocks_per_plane = config.geometry.blocks_per_plane.map(|blocks| blocks + more);
         config
     }

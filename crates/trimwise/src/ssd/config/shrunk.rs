@@ -50,11 +50,11 @@ impl SsdConfig {
             fewer(self.gc.idle_free_superblocks, 6).max(config.gc.free_superblocks_min);
         let smaller = |bytes: u64| scaled(bytes, capacity_bytes, self.capacity_bytes);
         match &mut config.mapping {
-            MappingConfig::Page { map_cache: Some(cache) } => {
+            MappingConfig::Page { map_cache: Some(cache), .. } => {
                 cache.bytes = smaller(cache.bytes).max(u64::from(self.geometry.page_bytes));
             }
             MappingConfig::Block(block) => block.log_superblocks = fewer(block.log_superblocks, 1),
-            MappingConfig::Page { map_cache: None } | MappingConfig::Compressing(_) => {}
+            MappingConfig::Page { map_cache: None, .. } | MappingConfig::Compressing(_) => {}
         }
         if let Some(slc) = &mut config.slc {
             slc.static_superblocks = fewer(slc.static_superblocks, 1);

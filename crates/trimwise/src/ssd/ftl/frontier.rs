@@ -38,6 +38,11 @@ impl Frontier {
     }
 
     #[inline]
+    pub(crate) fn stripe_end(&self) -> u32 {
+        self.stripe_end
+    }
+
+    #[inline]
     pub(crate) fn stripe_room(&self) -> u32 {
         self.stripe_end - self.next
     }
@@ -186,7 +191,7 @@ impl<P: Placement> Ftl<P> {
         }
     }
 
-    fn fill_up(&mut self, frontier: usize, end: u32, now: SimTime) {
+    pub(crate) fn fill_up(&mut self, frontier: usize, end: u32, now: SimTime) {
         let open = &mut self.frontiers[frontier];
         let (superblock, padding, is_host) = (open.superblock, end - open.next, open.stripe.holds_host);
         open.next = end;
