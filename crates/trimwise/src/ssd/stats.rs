@@ -32,7 +32,6 @@ counters! {
         /// Slots padded because a page had to be programmed before it was full.
         padding: u64,
         /// Parity of other stripes. It takes no slot.
-        #[serde(default)]
         parity: u64,
     }
 }
