@@ -43,6 +43,7 @@ impl Draft {
             VictimPolicy::Greedy => "greedy",
             VictimPolicy::CostBenefit => "cost_benefit",
             VictimPolicy::Fifo => "fifo",
+            VictimPolicy::Random => "random",
             VictimPolicy::DChoices(choices) => {
                 self.number("gc.d_choices", choices.into(), source);
                 "d_choices"

@@ -135,7 +135,7 @@ pub(super) fn draft(mut from: Foreign) -> Result<(Draft, Vec<Unused>), Failure> 
     let victims = [
         ("RGA", VictimPolicy::DChoices(blocks.ilog2().max(1))),
         ("GREEDY", VictimPolicy::Greedy),
-        ("RANDOM", VictimPolicy::DChoices(1)),
+        ("RANDOM", VictimPolicy::Random),
         ("RANDOM_P", VictimPolicy::DChoices(1)),
         ("RANDOM_PP", VictimPolicy::DChoices(1)),
         ("FIFO", VictimPolicy::Fifo),

@@ -122,7 +122,7 @@ pub(super) fn draft(mut from: Foreign) -> Result<(Draft, Vec<Unused>), Failure> 
     let victims = [
         ("0", VictimPolicy::Greedy),
         ("1", VictimPolicy::CostBenefit),
-        ("2", VictimPolicy::DChoices(1)),
+        ("2", VictimPolicy::Random),
         ("3", VictimPolicy::DChoices(choices)),
     ];
     let victim = from.word_or("ftl.EvictPolicy", VictimPolicy::Greedy, &victims);

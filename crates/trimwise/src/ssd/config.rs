@@ -66,6 +66,9 @@ pub struct GeometryConfig {
     /// Planes ganged into one superblock, which the FTL allocates and erases as a whole. Either whole dies (a multiple
     /// of `planes_per_die`), or an equal part of one die.
     pub superblock_planes: u32,
+    /// One of each so many stripes of a superblock holds the parity of the others (RAIN, RAISE, XOR). It takes room and
+    /// programs, and no data: physical space and over-provisioning count what is left. `None`: no parity.
+    pub parity_one_in: Option<u32>,
 }
 
 impl GeometryConfig {
@@ -79,6 +82,7 @@ impl GeometryConfig {
             pages_per_block,
             page_bytes,
             superblock_planes: channels,
+            parity_one_in: None,
         }
     }
 }
@@ -152,6 +156,15 @@ pub enum VictimPolicy {
     /// The best of this many drawn at random (Van Houdt 2013; Li, Lee and Lui 2013).
     DChoices(u32),
     Fifo,
+    /// Any, drawn at random, however much of it is valid (Van Houdt 2013).
+    Random,
+}
+
+impl VictimPolicy {
+    /// Returns true if a victim's valid units play no part in its choice, so that it may yield nothing.
+    pub(super) const fn is_blind(self) -> bool {
+        matches!(self, Self::Fifo | Self::Random)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -278,6 +291,7 @@ impl Default for SsdConfig {
                 pages_per_block: 128,
                 page_bytes: 8192,
                 superblock_planes: 8,
+                parity_one_in: None,
             },
             nand: NandConfig {
                 t_read_ns: 60_000,
@@ -377,6 +391,10 @@ impl SsdConfig {
         self.validate_gc()?;
         self.validate_trim()?;
         let geometry = Geometry::new(self)?;
+        let has_parity = self.geometry.parity_one_in.is_some();
+        let kind = self.mapping.kind();
+        let expected = "\"page\" or \"compressing\" with geometry.parity_one_in";
+        require(!has_parity || kind != "block", "mapping.kind", kind, expected)?;
         self.validate_cache(&geometry)?;
         self.validate_mapping(&geometry)?;
         self.validate_slc(&geometry)?;

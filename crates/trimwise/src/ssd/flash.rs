@@ -106,6 +106,11 @@ impl Flash {
         done
     }
 
+    pub fn program_parity(&mut self, at: Place, now: SimTime, ready: SimTime) {
+        let busy_ns = &mut self.stats.busy_ns.program_gc;
+        self.nand.program(at, now, ready.max(now), self.geometry.stripe_units, busy_ns);
+    }
+
     /// Erases a superblock. Returns when the last of its dies has erased its part.
     pub fn erase(&mut self, superblock: Superblock, now: SimTime) -> SimTime {
         let mut end = now;

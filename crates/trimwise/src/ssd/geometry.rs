@@ -5,11 +5,14 @@
 //! in each of the die's planes that belong to the superblock. Successive stripes go to successive dies, and successive
 //! dies lie on different channels, so that a sequential write keeps all of them busy.
 //!
+//! With parity, one stripe after each group holds the exclusive or of the group; the last group of a superblock may be
+//! shorter. It has a die, but no slots: the FTL counts and numbers stripes of data alone.
+//!
 //! A superblock that spans only some of the dies belongs to one of several *lanes*; superblock `s` is in lane `s %
 //! lanes`.
 
 use super::address::{Channel, Die, Superblock};
-use super::config::{ConfigError, SsdConfig, refuse, require};
+use super::config::{ConfigError, GeometryConfig, SsdConfig, count, refuse, require};
 use crate::units::UNIT_BYTES;
 
 #[derive(Clone, Debug)]
@@ -20,6 +23,8 @@ pub(super) struct Geometry {
     pub dies_per_superblock: u32,
     /// Lanes that share a die; above 1 only if a superblock is a part of a die.
     lanes_per_die: u32,
+    /// Stripes of data that share a parity; 0 without parity.
+    parity_group: u32,
     pub stripe_units: u32,
     pub superblock_units: u32,
     pub superblocks: u32,
@@ -30,6 +35,23 @@ pub(super) struct Geometry {
 
 /// Logical units whose places fit in one unit of the map, 4 bytes each.
 pub(super) const MAP_PART_UNITS: u32 = UNIT_BYTES as u32 / 4;
+
+impl GeometryConfig {
+    pub(super) fn dies_per_superblock(&self) -> u32 {
+        (self.superblock_planes / self.planes_per_die).max(1)
+    }
+
+    fn stripe_units(&self) -> u32 {
+        self.superblock_planes.min(self.planes_per_die) * (self.page_bytes / UNIT_BYTES as u32)
+    }
+
+    /// Returns the units of data in so many pages of each block of a superblock.
+    pub(super) fn units_in(&self, pages: u32) -> u64 {
+        let stripes = u64::from(self.dies_per_superblock()) * u64::from(pages);
+        let parity = self.parity_one_in.map_or(0, |n| stripes.div_ceil(n.into()));
+        (stripes - parity) * u64::from(self.stripe_units())
+    }
+}
 
 impl Geometry {
     pub fn new(config: &SsdConfig) -> Result<Self, ConfigError> {
@@ -50,8 +72,10 @@ impl Geometry {
             ));
         }
         let lanes = (planes / u64::from(gang)) as u32;
-        let page_units = g.page_bytes / UNIT_BYTES as u32;
-        let superblock_units = u64::from(gang) * u64::from(g.pages_per_block) * u64::from(page_units);
+        if let Some(n) = g.parity_one_in {
+            count("geometry.parity_one_in", n, 2, g.dies_per_superblock() * g.pages_per_block)?;
+        }
+        let superblock_units = g.units_in(g.pages_per_block);
         let logical = config.capacity_units();
         require(logical > 0, "capacity_bytes", config.capacity_bytes, "at least one unit of 4096 bytes")?;
         let superblocks = superblocks(config, superblock_units, lanes)?;
@@ -77,9 +101,10 @@ impl Geometry {
             channels: g.channels,
             dies,
             lanes,
-            dies_per_superblock: (gang / g.planes_per_die).max(1),
+            dies_per_superblock: g.dies_per_superblock(),
             lanes_per_die: (g.planes_per_die / gang).max(1),
-            stripe_units: gang.min(g.planes_per_die) * page_units,
+            parity_group: g.parity_one_in.map_or(0, |n| n - 1),
+            stripe_units: g.stripe_units(),
             superblock_units: superblock_units as u32,
             superblocks: superblocks as u32,
             blocks_per_superblock: gang,
@@ -106,6 +131,21 @@ impl Geometry {
 
     #[inline]
     pub fn die(&self, superblock: Superblock, stripe: u32) -> Die {
+        let parity = stripe.checked_div(self.parity_group).unwrap_or(0);
+        self.die_of_any(superblock, stripe + parity)
+    }
+
+    /// Returns the die of the parity that is programmed after a stripe; `None` if its group has more stripes.
+    #[inline]
+    pub fn parity_after(&self, superblock: Superblock, stripe: u32, is_last: bool) -> Option<Die> {
+        let before = stripe.checked_div(self.parity_group)?;
+        let completes = is_last || (stripe + 1).is_multiple_of(self.parity_group);
+        completes.then(|| self.die_of_any(superblock, stripe + before + 1))
+    }
+
+    /// Returns the die of a stripe, counted with those of parity.
+    #[inline]
+    fn die_of_any(&self, superblock: Superblock, stripe: u32) -> Die {
         let within = stripe % self.dies_per_superblock;
         if self.lanes == 1 {
             return Die(within);
@@ -161,4 +201,36 @@ fn superblocks(config: &SsdConfig, superblock_units: u64, lanes: u32) -> Result<
     let expected = "a device of less than 2^32 - 1 physical units of 4096 bytes";
     require(fits, "capacity_bytes", config.capacity_bytes, expected)?;
     Ok(superblocks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Four dies of one plane, pages of one unit: a stripe is a unit.
+    fn geometry(pages: u32, parity_one_in: Option<u32>) -> Geometry {
+        let mut config = SsdConfig { capacity_bytes: 100 * UNIT_BYTES, ..SsdConfig::default() };
+        config.over_provisioning_percent = Some(100);
+        config.geometry = GeometryConfig { parity_one_in, ..GeometryConfig::flat(4, pages, 4096) };
+        Geometry::new(&config).unwrap()
+    }
+
+    #[test]
+    fn parity_follows_each_group_on_the_next_die() {
+        let geometry = geometry(2, Some(3));
+        // Eight stripes: 0 1 P 2 3 P 4 P.
+        assert_eq!(geometry.superblock_units, 5);
+        let superblock = Superblock(0);
+        let dies: Vec<u32> = (0..5).map(|stripe| geometry.die(superblock, stripe).0).collect();
+        assert_eq!(dies, [0, 1, 3, 0, 2]);
+        let parity = |stripe| geometry.parity_after(superblock, stripe, stripe == 4).map(|die| die.0);
+        assert_eq!([0, 1, 2, 3, 4].map(parity), [None, Some(2), None, Some(1), Some(3)]);
+    }
+
+    #[test]
+    fn without_parity_every_stripe_holds_data() {
+        let geometry = geometry(2, None);
+        assert_eq!(geometry.superblock_units, 8);
+        assert!((0..8).all(|stripe| geometry.parity_after(Superblock(0), stripe, stripe == 7).is_none()));
+    }
 }

@@ -40,7 +40,7 @@ pub use audit::AuditError;
 pub use config::{
     BlockMappingConfig, CacheConfig, CompressingConfig, ConfigError, ControllerConfig, GcConfig,
     GeometryConfig, LinkConfig, LinkKind, MapCacheConfig, MappingConfig, NandConfig, ReadAfterTrim,
-    SlcConfig, SsdConfig, TrimConfig, TrimKind, TrimPlace, VictimPolicy, WearLevellingConfig,
+    SlcConfig, SsdConfig, TrimConfig, TrimKind, TrimMap, TrimPlace, VictimPolicy, WearLevellingConfig,
 };
 pub use drive::Drive;
 pub use faults::Faults;
@@ -123,7 +123,7 @@ impl Ssd {
         Ok(Self {
             end: Lpn(geometry.logical_units.into()),
             mapping: match &config.mapping {
-                MappingConfig::Page { map_cache: _ } => Box::new(PageMapped::new(config, geometry, seed)),
+                MappingConfig::Page { .. } => Box::new(PageMapped::new(config, geometry, seed)),
                 MappingConfig::Block(block) => Box::new(BlockMapped::new(config, block, geometry)),
                 MappingConfig::Compressing(mapping) => {
                     Box::new(Compressing::new(config, mapping, geometry, seed))

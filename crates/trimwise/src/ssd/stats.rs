@@ -31,11 +31,17 @@ counters! {
         map: u64,
         /// Slots padded because a page had to be programmed before it was full.
         padding: u64,
+        /// Parity of other stripes. It takes no slot.
+        parity: u64,
     }
 }
 
 impl NandUnits {
     pub const fn total(&self) -> u64 {
+        self.in_slots() + self.parity
+    }
+
+    pub(super) const fn in_slots(&self) -> u64 {
         self.host + self.gc + self.wear_levelling + self.folding + self.map + self.padding
     }
 }
@@ -74,7 +80,7 @@ counters! {
         read_map: u64,
         /// Programs that hold at least one host unit.
         program_host: u64,
-        /// Programs without a host unit: copies, and parts of the map.
+        /// Programs without a host unit: copies, parts of the map, and parity.
         program_gc: u64,
         erase: u64,
         /// TRIM, wherever its cost falls.
@@ -192,11 +198,12 @@ mod tests {
     /// The counts are powers of two, so that no cause can be left out or counted twice.
     #[test]
     fn write_amplification_counts_every_cause() {
-        let nand_units = NandUnits { host: 1, gc: 2, wear_levelling: 4, folding: 8, map: 16, padding: 32 };
+        let nand_units =
+            NandUnits { host: 1, gc: 2, wear_levelling: 4, folding: 8, map: 16, padding: 32, parity: 64 };
         // What was copied or folded while the host was idle is among the copies.
         let idle = SsdStats { gc_units_idle: 2, folded_units_idle: 8, ..SsdStats::default() };
         let stats = SsdStats { host_units_written: 4, nand_units, ..idle };
-        assert_eq!(stats.write_amplification(), 63.0 / 4.0);
+        assert_eq!(stats.write_amplification(), 127.0 / 4.0);
         assert_eq!(SsdStats { host_units_written: 0, ..stats }.write_amplification(), 0.0);
     }
 }

@@ -452,9 +452,13 @@ fn idle_collection_reaches_its_target_and_only_when_idle() {
 
 #[test]
 fn idle_collection_leaves_full_blocks_alone() {
-    for victim in
-        [VictimPolicy::Greedy, VictimPolicy::Fifo, VictimPolicy::CostBenefit, VictimPolicy::DChoices(2)]
-    {
+    for victim in [
+        VictimPolicy::Greedy,
+        VictimPolicy::Fifo,
+        VictimPolicy::CostBenefit,
+        VictimPolicy::DChoices(2),
+        VictimPolicy::Random,
+    ] {
         let mut ssd = device(|c| {
             c.gc.victim = victim;
             c.gc.idle = true;
@@ -711,6 +715,22 @@ fn wear_levelling_moves_cold_blocks_and_is_counted_apart() {
     assert!(levelled <= 30);
 }
 
+/// Seven units of data and one of parity in a group; two dies, which take turns.
+#[test]
+fn parity_is_programmed_after_its_group() {
+    let run = |parity_one_in, count| {
+        let mut ssd = device(|c| c.geometry.parity_one_in = parity_one_in);
+        ssd.write(SimTime::ZERO, units(0, count));
+        let (nand, busy) = (ssd.stats().nand_units, ssd.stats().busy_ns);
+        (nand.parity, nand.total(), busy.program_host / T_PROG, busy.program_gc / T_PROG)
+    };
+    assert_eq!(run(Some(8), 6), (0, 6, 6, 0));
+    assert_eq!(run(Some(8), 7), (1, 8, 7, 1));
+    assert_eq!(run(Some(8), 14), (2, 16, 14, 2));
+    assert_eq!(run(None, 14), (0, 14, 14, 0));
+    assert_eq!(device(|c| c.geometry.parity_one_in = Some(8)).superblock_units(), 14);
+}
+
 #[test]
 fn victims_differ_as_their_names_say() {
     let amplification = |victim| {
@@ -727,7 +747,8 @@ fn victims_differ_as_their_names_say() {
     let greedy = amplification(VictimPolicy::Greedy);
     let ten = amplification(VictimPolicy::DChoices(10));
     let one = amplification(VictimPolicy::DChoices(1));
-    assert!(greedy < ten && ten < one, "{greedy} {ten} {one}");
+    let random = amplification(VictimPolicy::Random);
+    assert!(greedy < ten && ten < one && one < random, "{greedy} {ten} {one} {random}");
     assert!(greedy < amplification(VictimPolicy::Fifo));
 }
 

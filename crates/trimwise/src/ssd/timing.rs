@@ -192,6 +192,11 @@ impl Nand {
         die.free_at
     }
 
+    /// Returns when a die has nothing queued.
+    pub(crate) fn free_at(&self, die: Die) -> SimTime {
+        self.dies[die].free_at
+    }
+
     /// Returns when the last die has nothing queued.
     pub(crate) fn idle_at(&self) -> SimTime {
         self.dies.iter().map(|die| die.free_at).max().unwrap_or_default()

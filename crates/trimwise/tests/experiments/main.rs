@@ -1,3 +1,5 @@
 //! Grids of write amplification: a sample, or all by an environment variable (`just full`).
 
+mod map;
+mod spare;
 mod write_amplification;

@@ -4,7 +4,8 @@
 //! (2012) and Xiang and Kurkoski (2011) for first-in first-out victims, their mean-field extension to greedy
 //! victims with a finite number of pages in a block, and that of Frankie, Hughes and Kreutz-Delgado (2012)
 //! for TRIM: with a share q of TRIMs, the share s = (1 - 2q) / (1 - q) of the logical units is in use,
-//! and alpha / s takes the place of alpha.
+//! and alpha / s takes the place of alpha. The best of d drawn at random has the mean field of Van Houdt
+//! (2013); with d = 1 that is alpha / (alpha - 1).
 //!
 //! alpha = T / U compares the U logical units with the T units that the FTL can really use. T is what the
 //! device measured ([`SsdStats::usable_units`]): slots that hold written data when a victim is chosen. Free
@@ -59,6 +60,36 @@ fn greedy(alpha: f64, pages: u32) -> f64 {
     solve(alpha, |a| a * (harmonic(np) - harmonic(np * (1.0 - 1.0 / a))))
 }
 
+/// The share of blocks with at least j valid pages, for j from 1 on, if `c` pages are invalidated for each
+/// page written, counted for each valid page: j c (S(j) - S(j + 1)) = 1 - S(j)^d, since as many blocks fall
+/// below j as are taken from below j and filled.
+fn shares(c: f64, pages: u32, d: i32) -> Vec<f64> {
+    let mut shares = vec![0.0; pages as usize + 1];
+    for j in (0..pages as usize).rev() {
+        let above = shares[j + 1];
+        let (mut low, mut high) = (above, 1.0);
+        for _ in 0..60 {
+            let middle: f64 = 0.5 * (low + high);
+            let falls = (j + 1) as f64 * c * (middle - above);
+            if falls > 1.0 - middle.powi(d) { high = middle } else { low = middle }
+        }
+        shares[j] = low;
+    }
+    shares
+}
+
+fn d_choices(alpha: f64, pages: u32, d: u32) -> f64 {
+    let (np, d) = (f64::from(pages), d as i32);
+    let (mut low, mut high) = (0.0, alpha);
+    for _ in 0..60 {
+        let c = 0.5 * (low + high);
+        let valid: f64 = shares(c, pages, d).iter().sum();
+        if valid > np / alpha { low = c } else { high = c }
+    }
+    let copied: f64 = shares(low, pages, d).iter().map(|share| share.powi(d)).sum();
+    np / (np - copied)
+}
+
 /// What is run at one point.
 #[derive(Clone, Copy, Debug)]
 struct Point {
@@ -71,6 +102,14 @@ struct Point {
     /// Share of TRIMs among the requests, percent.
     trims: u32,
     shared_frontier: bool,
+    parity_one_in: Option<u32>,
+}
+
+impl Point {
+    /// Pages of a block that hold data.
+    fn data_pages(self) -> u32 {
+        self.pages - self.parity_one_in.map_or(0, |n| self.pages.div_ceil(n))
+    }
 }
 
 struct Outcome {
@@ -92,13 +131,14 @@ const MEASURED: u64 = 4;
 
 fn config(point: Point) -> SsdConfig {
     let mut config = SsdConfig::default();
-    let physical = u64::from(point.pages) * u64::from(point.blocks);
+    let physical = u64::from(point.data_pages()) * u64::from(point.blocks);
     config.capacity_bytes = physical * u64::from(point.utilization) / 100 * UNIT_BYTES;
     config.over_provisioning_percent = None;
     let g = &mut config.geometry;
     (g.channels, g.dies_per_channel, g.planes_per_die, g.superblock_planes) = (1, 1, 1, 1);
     (g.blocks_per_plane, g.pages_per_block, g.page_bytes) = (Some(point.blocks), point.pages, 4096);
     config.cache = CacheConfig { bytes: 1 << 20, ..config.cache };
+    g.parity_one_in = point.parity_one_in;
     config.gc.victim = point.victim;
     config.gc.shared_frontier = point.shared_frontier;
     config.gc.idle = false;
@@ -153,9 +193,13 @@ fn run(point: Point, seed: u64) -> Outcome {
     let share = (1.0 - 2.0 * q) / (1.0 - q);
     let alpha = stats.usable_units() / logical as f64 / share;
     let expected = match point.victim {
+        VictimPolicy::Random => alpha / (alpha - 1.0),
         VictimPolicy::Fifo => fifo(alpha),
-        _ => greedy(alpha, point.pages),
+        VictimPolicy::DChoices(d) => d_choices(alpha, point.pages, d),
+        _ => greedy(alpha, point.data_pages()),
     };
+    // Each page of data brings its share of a page of parity.
+    let expected = expected * f64::from(point.pages) / f64::from(point.data_pages());
     let in_use = in_use_sum as f64 / requests as f64 / logical as f64;
     Outcome { measured: stats.write_amplification(), expected, in_use: (in_use, share) }
 }
@@ -191,6 +235,7 @@ const GREEDY: Point = Point {
     utilization: 80,
     trims: 0,
     shared_frontier: false,
+    parity_one_in: None,
 };
 const FIFO: Point = Point { victim: VictimPolicy::Fifo, ..GREEDY };
 
@@ -201,6 +246,8 @@ fn the_closed_forms_have_their_published_values() {
     assert!((greedy(1.0 / 0.9, 256) - 5.0827).abs() < 1e-4);
     assert!((greedy(1.0 / 0.5, 64) - 1.2386).abs() < 1e-4);
     assert!((greedy(1.0 / 0.9 / 0.75, 256) - 1.7433).abs() < 1e-4);
+    assert!((d_choices(1.25, 64, 1) - 5.0).abs() < 1e-3, "random victims have 80 % of valid pages");
+    assert!((d_choices(1.25, 64, 4096) / greedy(1.25, 64) - 1.0).abs() < 1e-3, "the best of all is greedy");
     assert!((harmonic(4.0) - (1.0 + 0.5 + 1.0 / 3.0 + 0.25)).abs() < 1e-12);
 }
 
@@ -230,6 +277,25 @@ fn fifo_with_trim() {
 #[test]
 fn a_frontier_shared_with_copies_changes_nothing() {
     check(Point { shared_frontier: true, utilization: 90, ..GREEDY });
+}
+
+#[test]
+fn the_best_of_a_few_drawn_at_random() {
+    for d in [2, 10] {
+        check(Point { victim: VictimPolicy::DChoices(d), ..GREEDY });
+    }
+}
+
+#[test]
+fn victims_drawn_at_random() {
+    check(Point { victim: VictimPolicy::Random, ..GREEDY });
+    check(Point { victim: VictimPolicy::Random, utilization: 50, ..GREEDY });
+}
+
+#[test]
+fn parity_takes_its_share_of_the_spare_space_and_of_the_writes() {
+    check(Point { parity_one_in: Some(8), ..GREEDY });
+    check(Point { parity_one_in: Some(16), utilization: 93, ..FIFO });
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
-use trimwise::ssd::{MapCacheConfig, MappingConfig, SlcConfig, Ssd, SsdConfig};
+use trimwise::ssd::{MapCacheConfig, MappingConfig, SlcConfig, Ssd, SsdConfig, TrimMap};
 use trimwise::units::{Lpn, SimDuration, SimTime, UNIT_BYTES, UnitRange};
 
 /// Units of a part of the map.
@@ -66,6 +66,7 @@ fn send(ssd: &mut Ssd, now: SimTime, command: &Command) -> SimTime {
 /// Looks units up in a list of parts in the order of their last use.
 struct LeastRecentlyUsed {
     capacity: usize,
+    trim_map: TrimMap,
     /// Part, and whether it has changed; the last is the one used last.
     cached: Vec<(u64, bool)>,
     in_flash: Vec<bool>,
@@ -77,9 +78,10 @@ struct LeastRecentlyUsed {
 }
 
 impl LeastRecentlyUsed {
-    fn new(units: u64, capacity: usize) -> Self {
+    fn new(units: u64, capacity: usize, trim_map: TrimMap) -> Self {
         Self {
             capacity,
+            trim_map,
             cached: Vec::new(),
             in_flash: vec![false; units.div_ceil(PART) as usize],
             mapped: vec![false; units as usize],
@@ -127,12 +129,17 @@ impl LeastRecentlyUsed {
                 for part in start / PART..(start + units).div_ceil(PART) {
                     let (begin, end) = (part * PART, ((part + 1) * PART).min(device));
                     let (from, to) = (start.max(begin), (start + units).min(end));
-                    if (from, to) == (begin, end) {
+                    if (from, to) == (begin, end) && self.trim_map == TrimMap::Dropped {
                         self.cached.retain(|&(cached, _)| cached != part);
                         self.in_flash[part as usize] = false;
                     } else {
                         let changes = self.mapped[from as usize..to as usize].contains(&true);
                         self.look_up(from, changes);
+                        if changes && self.trim_map == TrimMap::Written {
+                            self.writes += 1;
+                            self.in_flash[part as usize] = true;
+                            self.cached.last_mut().expect("the part is in the cache").1 = false;
+                        }
                     }
                     self.mapped[from as usize..to as usize].fill(false);
                 }
@@ -291,14 +298,15 @@ proptest! {
     #[test]
     fn the_map_is_read_and_written_as_by_a_list_in_the_order_of_use(
         capacity in 1usize..7,
+        trim_map in prop_oneof![Just(TrimMap::Dropped), Just(TrimMap::Changed), Just(TrimMap::Written)],
         commands in prop::collection::vec(command(7 * PART + 300, 40), 1..120),
     ) {
         let units = 7 * PART + 300;
         let mut config = config(units, (3 * units / SUPERBLOCK) as u32);
-        config.mapping =
-            MappingConfig::Page { map_cache: Some(MapCacheConfig { bytes: capacity as u64 * UNIT_BYTES }) };
+        let map_cache = Some(MapCacheConfig { bytes: capacity as u64 * UNIT_BYTES });
+        config.mapping = MappingConfig::Page { map_cache, trim_map };
         let mut ssd = Ssd::new(&config, 1).expect("a valid configuration");
-        let mut naive = LeastRecentlyUsed::new(units, capacity);
+        let mut naive = LeastRecentlyUsed::new(units, capacity, trim_map);
         let mut now = SimTime::ZERO;
         for (step, command) in commands.iter().enumerate() {
             now = send(&mut ssd, now, command);

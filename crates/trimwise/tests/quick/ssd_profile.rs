@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use trimwise::profile::{Profile, Setting, SettingValue};
 use trimwise::ssd::{
-    BlockMappingConfig, Faults, MapCacheConfig, MappingConfig, Ssd, SsdConfig, TrimKind, TrimPlace,
+    BlockMappingConfig, Faults, MapCacheConfig, MappingConfig, Ssd, SsdConfig, TrimKind, TrimMap, TrimPlace,
 };
 
 fn small() -> &'static str {
@@ -210,6 +210,14 @@ fn other_mistakes_are_named() {
         &["capacity_bytes", "superblocks"],
     );
     expect("superblock_planes = 8", "superblock_planes = 3", &["geometry.superblock_planes: 3"]);
+    let parity = |n: &str| format!("superblock_planes = 8\nparity_one_in = {n}");
+    expect("superblock_planes = 8", &parity("1"), &["geometry.parity_one_in: 1 is", "from 2 to 512"]);
+    expect("superblock_planes = 8", &parity("513"), &["geometry.parity_one_in: 513", "from 2 to 512"]);
+    expect(
+        "superblock_planes = 8",
+        &format!("{}\n[mapping]\nkind = \"block\"\nlog_superblocks = 8\n", parity("8")),
+        &["mapping.kind: block", "\"page\" or \"compressing\" with geometry.parity_one_in"],
+    );
     expect("bytes = 4_194_304", "bytes = 4096", &["cache.bytes: 4096", "0 (no cache)"]);
     expect("capacity_bytes = 8_589_934_592", "capacity_bytes = 9223372036854775807", &["capacity_bytes"]);
 }
@@ -371,11 +379,17 @@ fn mappings_caches_and_faults_are_read_and_checked() {
         Profile::parse(&tables, "my.toml")
     };
     let config = |addition: &str| read(addition).unwrap().config;
-    assert_eq!(config("").mapping, MappingConfig::Page { map_cache: None });
+    assert_eq!(config("").mapping, MappingConfig::default());
     assert_eq!(
         config("[mapping]\nkind = \"page\"\nmap_cache_bytes = 1_048_576").mapping,
-        MappingConfig::Page { map_cache: Some(MapCacheConfig { bytes: 1 << 20 }) }
+        MappingConfig::Page {
+            map_cache: Some(MapCacheConfig { bytes: 1 << 20 }),
+            trim_map: TrimMap::Dropped
+        }
     );
+    let written = "[mapping]\nkind = \"page\"\nmap_cache_bytes = 1_048_576\ntrim_map = \"written\"";
+    let MappingConfig::Page { trim_map, .. } = config(written).mapping else { panic!("another mapping") };
+    assert_eq!(trim_map, TrimMap::Written);
     assert_eq!(
         config("[mapping]\nkind = \"block\"\nlog_superblocks = 8").mapping,
         MappingConfig::Block(BlockMappingConfig { log_superblocks: 8 })
@@ -422,6 +436,14 @@ fn mappings_caches_and_faults_are_read_and_checked() {
         "from 1 to 71: of 1096 superblocks 1024 hold data",
     );
     refused("[mapping]\nkind = \"block\"\nmap_cache_bytes = 1", "mapping.map_cache_bytes is not a setting");
+    refused(
+        "[mapping]\nkind = \"page\"\ntrim_map = \"changed\"",
+        "mapping.trim_map: changed is not accepted; expected \"dropped\" without mapping.map_cache_bytes",
+    );
+    refused(
+        "[mapping]\nkind = \"page\"\ntrim_map = \"lazy\"",
+        "mapping.trim_map: \"lazy\" is not accepted; expected \"dropped\", \"changed\"",
+    );
     refused("[mapping]\nkind = \"page\"\nmap_cache_bytes = 4095", "from 4096 (one unit of the map) to 1 TiB");
     refused(
         &COMPRESSING.replace("512", "48"),

@@ -5,7 +5,7 @@
 use proptest::prelude::*;
 use trimwise::ssd::{
     BlockMappingConfig, CompressingConfig, MapCacheConfig, MappingConfig, ReadAfterTrim, SlcConfig,
-    SsdConfig, TrimKind, TrimPlace, VictimPolicy,
+    SsdConfig, TrimKind, TrimMap, TrimPlace, VictimPolicy,
 };
 use trimwise::units::UNIT_BYTES;
 
@@ -56,7 +56,10 @@ prop_compose! {
 /// Units of a superblock.
 fn superblock_units(config: &SsdConfig) -> u32 {
     let g = &config.geometry;
-    g.superblock_planes * g.pages_per_block * (g.page_bytes / UNIT_BYTES as u32)
+    let dies = (g.superblock_planes / g.planes_per_die).max(1);
+    let stripes = dies * g.pages_per_block;
+    let data = stripes - g.parity_one_in.map_or(0, |n| stripes.div_ceil(n));
+    data * (g.superblock_planes / dies) * (g.page_bytes / UNIT_BYTES as u32)
 }
 
 /// Makes room for `data` superblocks and as many more as the layout asks for, and `more` a lane.
@@ -76,11 +79,14 @@ prop_compose! {
             Just(VictimPolicy::CostBenefit),
             (1u32..5).prop_map(VictimPolicy::DChoices),
             Just(VictimPolicy::Fifo),
+            Just(VictimPolicy::Random),
         ],
+        parity_one_in in prop::option::weighted(0.2, 2u32..9),
         shared_frontier in any::<bool>(),
         threshold in prop::option::of(1u32..4),
     ) -> SsdConfig {
         config.gc.victim = victim;
+        config.geometry.parity_one_in = parity_one_in;
         config.gc.shared_frontier = shared_frontier;
         config.wear_levelling.threshold_erases = threshold;
         config.wear_levelling.interval_erases = 3;
@@ -127,9 +133,14 @@ prop_compose! {
     }
 }
 
+fn trim_map() -> impl Strategy<Value = TrimMap> {
+    prop_oneof![Just(TrimMap::Dropped), Just(TrimMap::Changed), Just(TrimMap::Written)]
+}
+
 /// Adds a map in the flash, of which a cache holds `cached` parts.
-fn with_map_cache(config: &mut SsdConfig, cached: u64) {
-    config.mapping = MappingConfig::Page { map_cache: Some(MapCacheConfig { bytes: cached * UNIT_BYTES }) };
+fn with_map_cache(config: &mut SsdConfig, cached: u64, trim_map: TrimMap) {
+    let map_cache = Some(MapCacheConfig { bytes: cached * UNIT_BYTES });
+    config.mapping = MappingConfig::Page { map_cache, trim_map };
     let units = superblock_units(config);
     let parts = (UNITS as u32).div_ceil(1024);
     let fixed = config.slc.as_ref().map_or(0, |slc| slc.static_superblocks + 1);
@@ -139,8 +150,8 @@ fn with_map_cache(config: &mut SsdConfig, cached: u64) {
 
 prop_compose! {
     /// The page mapping with a map in the flash.
-    pub fn map_cache()(mut config in page(), more in 0u32..2) -> SsdConfig {
-        with_map_cache(&mut config, 1);
+    pub fn map_cache()(mut config in page(), trim_map in trim_map(), more in 0u32..2) -> SsdConfig {
+        with_map_cache(&mut config, 1, trim_map);
         config.geometry.blocks_per_plane = config.geometry.blocks_per_plane.map(|blocks| blocks + more);
         config
     }
@@ -148,8 +159,8 @@ prop_compose! {
 
 prop_compose! {
     /// Both.
-    pub fn slc_and_map_cache()(mut config in slc(), more in 0u32..2) -> SsdConfig {
-        with_map_cache(&mut config, 1);
+    pub fn slc_and_map_cache()(mut config in slc(), trim_map in trim_map(), more in 0u32..2) -> SsdConfig {
+        with_map_cache(&mut config, 1, trim_map);
         config.geometry.blocks_per_plane = config.geometry.blocks_per_plane.map(|blocks| blocks + more);
         config
     }

@@ -13,6 +13,9 @@ pub enum MappingConfig {
         /// Cache for a map that is too large for the controller's memory. `None`: the whole map is in memory.
         #[serde(rename = "map_cache_bytes")]
         map_cache: Option<MapCacheConfig>,
+        /// What a TRIM does to a map that lies in the flash.
+        #[serde(default)]
+        trim_map: TrimMap,
     },
     /// Each logical superblock has one physical superblock, and new data go to a log first (Indilinx class). Free space
     /// in the file system does not help; free log superblocks do.
@@ -23,7 +26,7 @@ pub enum MappingConfig {
 
 impl Default for MappingConfig {
     fn default() -> Self {
-        Self::Page { map_cache: None }
+        Self::Page { map_cache: None, trim_map: TrimMap::Dropped }
     }
 }
 
@@ -38,10 +41,25 @@ impl MappingConfig {
 
     pub const fn map_cache(&self) -> Option<&MapCacheConfig> {
         match self {
-            Self::Page { map_cache } => map_cache.as_ref(),
+            Self::Page { map_cache, .. } => map_cache.as_ref(),
             Self::Block(_) | Self::Compressing(_) => None,
         }
     }
+}
+
+/// What a TRIM does to the parts of a map that lies in the flash. A part of which something is left is always read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TrimMap {
+    /// A part of which nothing is left is forgotten without looking at it: a bitmap notes that it is empty (patents US
+    /// 11,748,023 and 11,544,184, for long ranges).
+    #[default]
+    Dropped,
+    /// Each part is read, since only its old entries tell which flash has become stale, changed, and written when it
+    /// leaves the cache. One after the other.
+    Changed,
+    /// Each part is also written before the next is read (US 10,481,837 describes such amendments, to avoid them).
+    Written,
 }
 
 /// A cache for parts of the page map, which lies in the flash (Gupta, Kim and Urgaonkar, DFTL, 2009).
@@ -134,8 +152,12 @@ impl CompressingConfig {
 impl SsdConfig {
     pub(super) fn validate_mapping(&self, geometry: &Geometry) -> Result<(), ConfigError> {
         match &self.mapping {
-            MappingConfig::Page { map_cache: None } => Ok(()),
-            MappingConfig::Page { map_cache: Some(cache) } => {
+            MappingConfig::Page { map_cache: None, trim_map } => {
+                let (dropped, given) =
+                    (*trim_map == TrimMap::Dropped, format!("{trim_map:?}").to_lowercase());
+                require(dropped, "mapping.trim_map", given, "\"dropped\" without mapping.map_cache_bytes")
+            }
+            MappingConfig::Page { map_cache: Some(cache), .. } => {
                 let most = Bytes::gib(1024).0;
                 let expected = format!("from {UNIT_BYTES} (one unit of the map) to 1 TiB");
                 let fits = (UNIT_BYTES..=most).contains(&cache.bytes);

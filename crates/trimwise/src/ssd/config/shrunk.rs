@@ -31,8 +31,10 @@ impl SsdConfig {
         config.nand.t_erase_ns =
             scaled(config.nand.t_erase_ns, pages.into(), geometry.pages_per_block.into()).max(1);
         geometry.pages_per_block = pages;
+        let stripes = geometry.dies_per_superblock() * pages;
+        geometry.parity_one_in = geometry.parity_one_in.map(|n| n.min(stripes)).filter(|&n| n > 1);
         // The same share of physical space.
-        let superblock_bytes = row_bytes * u64::from(pages);
+        let superblock_bytes = geometry.units_in(pages) * UNIT_BYTES;
         let physical = u128::from(old.physical_units()) * u128::from(UNIT_BYTES);
         let wanted = physical * u128::from(config.capacity_bytes) / u128::from(self.capacity_bytes);
         let lanes = u64::from(old.lanes);
@@ -48,11 +50,11 @@ impl SsdConfig {
             fewer(self.gc.idle_free_superblocks, 6).max(config.gc.free_superblocks_min);
         let smaller = |bytes: u64| scaled(bytes, capacity_bytes, self.capacity_bytes);
         match &mut config.mapping {
-            MappingConfig::Page { map_cache: Some(cache) } => {
+            MappingConfig::Page { map_cache: Some(cache), .. } => {
                 cache.bytes = smaller(cache.bytes).max(u64::from(self.geometry.page_bytes));
             }
             MappingConfig::Block(block) => block.log_superblocks = fewer(block.log_superblocks, 1),
-            MappingConfig::Page { map_cache: None } | MappingConfig::Compressing(_) => {}
+            MappingConfig::Page { map_cache: None, .. } | MappingConfig::Compressing(_) => {}
         }
         if let Some(slc) = &mut config.slc {
             slc.static_superblocks = fewer(slc.static_superblocks, 1);

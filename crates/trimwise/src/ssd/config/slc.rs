@@ -35,6 +35,9 @@ impl SsdConfig {
         let pages = self.geometry.pages_per_block;
         let expected = format!("at most the {pages} pages of a block");
         require(slc.bits_per_cell <= pages, "slc.bits_per_cell", slc.bits_per_cell, expected)?;
+        let units = self.geometry.units_in(pages / slc.bits_per_cell);
+        let expected = "fewer, so that a superblock in SLC mode has room for data next to its parity";
+        require(units > 0, "slc.bits_per_cell", slc.bits_per_cell, expected)?;
         let taken = geometry.data_superblocks() + Geometry::spare_superblocks(self);
         let most = u64::from(geometry.superblocks).saturating_sub(taken);
         count("slc.static_superblocks", slc.static_superblocks, 0, u32::try_from(most).unwrap_or(u32::MAX))?;

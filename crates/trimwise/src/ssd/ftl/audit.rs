@@ -15,7 +15,7 @@ impl<P: Placement> Ftl<P> {
         let stats = &self.flash.stats;
         let counts = if P::SLOTS_ARE_GRANULES { stats.nand_granules } else { stats.nand_units };
         let erases = self.blocks.iter().map(|block| u64::from(block.erases)).sum();
-        self.flash.audit_counts(counts.total(), written, self.erased_slots, erases)
+        self.flash.audit_counts(counts.in_slots(), written, self.erased_slots, erases)
     }
 
     fn audit_superblocks(&self, live_by_map: u64) -> Result<u64, AuditError> {

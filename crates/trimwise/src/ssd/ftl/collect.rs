@@ -19,7 +19,7 @@ use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::super::address::{Number, Slot, Superblock};
-use super::super::config::{SsdConfig, VictimPolicy};
+use super::super::config::SsdConfig;
 use super::{Block, Cursor, Ftl, Piece, Placement, State};
 use crate::units::{SimDuration, SimTime};
 
@@ -85,7 +85,7 @@ pub(in crate::ssd) struct Collector {
     copy_lane: usize,
     rng: Xoshiro256PlusPlus,
     pub free_min: u32,
-    fifo: bool,
+    blind: bool,
     wear_threshold: Option<u32>,
     wear_interval: u32,
     /// Idle collection stops when this many superblocks are free; 0 turns it off.
@@ -100,7 +100,7 @@ impl Collector {
             copy_lane: 0,
             rng: Xoshiro256PlusPlus::seed_from_u64(seed),
             free_min: config.gc.free_superblocks_min,
-            fifo: config.gc.victim == VictimPolicy::Fifo,
+            blind: config.gc.victim.is_blind(),
             wear_threshold: config.wear_levelling.threshold_erases,
             wear_interval: config.wear_levelling.interval_erases,
             idle_target: if config.gc.idle { config.gc.idle_free_superblocks } else { 0 },
@@ -169,7 +169,7 @@ impl<P: Placement> Ftl<P> {
         let gain_wanted = match urgency {
             Urgency::Idle => true,
             // First-in first-out takes every superblock in turn, or it would never get past one without gain.
-            Urgency::Paced => !self.collector.fifo,
+            Urgency::Paced => !self.collector.blind,
             Urgency::Needed => false,
         };
         if gain_wanted && self.live(superblock) == self.superblock_slots {

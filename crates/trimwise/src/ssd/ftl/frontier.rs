@@ -5,7 +5,7 @@
 
 use super::super::address::{Number, Slot, Superblock};
 use super::super::flash::Stripe;
-use super::{Ftl, Placement, State, must_have_gained};
+use super::{Ftl, Place, Placement, State, must_have_gained};
 use crate::units::SimTime;
 
 /// An open superblock. Places are offsets of slots in it.
@@ -35,6 +35,11 @@ impl Frontier {
     #[inline]
     pub fn has_room(&self, slots: u32) -> bool {
         self.next + slots <= self.end
+    }
+
+    #[inline]
+    pub(crate) fn stripe_end(&self) -> u32 {
+        self.stripe_end
     }
 
     #[inline]
@@ -186,7 +191,7 @@ impl<P: Placement> Ftl<P> {
         }
     }
 
-    fn fill_up(&mut self, frontier: usize, end: u32, now: SimTime) {
+    pub(crate) fn fill_up(&mut self, frontier: usize, end: u32, now: SimTime) {
         let open = &mut self.frontiers[frontier];
         let (superblock, padding, is_host) = (open.superblock, end - open.next, open.stripe.holds_host);
         open.next = end;
@@ -213,12 +218,20 @@ impl<P: Placement> Ftl<P> {
         let at = self.place(first);
         let done = self.flash.program(at, first.ppn(self.superblock_slots), now, stripe);
         self.map.die_used(at.die);
+        let stripe_number = first.offset / self.stripe_slots;
+        let is_last = stripe_end == end;
+        if let Some(die) = self.flash.geometry.parity_after(superblock, stripe_number, is_last) {
+            let at = Place { slc: at.slc, ..self.flash.place_of_die(die) };
+            self.flash.program_parity(at, now, stripe.ready);
+            self.map.die_used(die);
+            self.counts().parity += u64::from(self.stripe_slots);
+        }
         if stripe.host_units > 0 {
             let block = &mut self.blocks[superblock];
             block.programmed_at = block.programmed_at.max(done);
             self.flash.stats.slc_units_written += if at.slc { u64::from(stripe.host_units) } else { 0 };
         }
-        if stripe_end == end {
+        if is_last {
             self.close(frontier);
         }
     }

@@ -135,6 +135,7 @@ impl<P: Placement> Ftl<P> {
             units.gc = granules.gc >> self.unit_shift;
             units.wear_levelling = granules.wear_levelling >> self.unit_shift;
             units.padding = granules.padding >> self.unit_shift;
+            units.parity = granules.parity >> self.unit_shift;
         }
     }
 
@@ -252,10 +253,10 @@ impl<P: Placement> Translation for Ftl<P> {
         self.unmap_ranges(ranges)
     }
 
-    fn forget(&mut self, now: SimTime, range: UnitRange) -> u64 {
+    fn forget(&mut self, _now: SimTime, range: UnitRange) -> u64 {
         // A map in the flash stays as it is, unless no part of it has anything left; then updating it costs nothing.
         if self.is_all(range) {
-            P::before_unmap(self, now, &[range]);
+            P::before_forgetting(self);
         }
         self.unmap_ranges(&[range])
     }

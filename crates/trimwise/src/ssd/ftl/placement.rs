@@ -79,6 +79,9 @@ pub(in crate::ssd) trait Placement: Clone + Debug + Send + Sync + Sized + 'stati
 
     fn before_unmap(_ftl: &mut Ftl<Self>, _now: SimTime, _ranges: &[UnitRange]) {}
 
+    /// Called before the whole device is unmapped at no cost.
+    fn before_forgetting(_ftl: &mut Ftl<Self>) {}
+
     /// Returns when the parts of the map for the last unmapping were at hand; zero if the whole map is in memory.
     fn unmapped_at(&self) -> SimTime {
         SimTime::ZERO

@@ -128,6 +128,7 @@ impl Victims {
             VictimPolicy::Greedy | VictimPolicy::Fifo => self.first(),
             VictimPolicy::CostBenefit => self.best_ratio(blocks, clock).or_else(|| self.first()),
             VictimPolicy::DChoices(d) => self.best_of(d, blocks, rng).or_else(|| self.first()),
+            VictimPolicy::Random => Some(self.draw(rng)),
         }
     }
 
@@ -165,6 +166,11 @@ impl Victims {
         best.map(|(_, _, superblock)| superblock)
     }
 
+    fn draw(&self, rng: &mut Xoshiro256PlusPlus) -> Superblock {
+        // Multiply and shift; the bias is below 2^-32.
+        self.closed[(((rng.next_u64() >> 32) * self.closed.len() as u64) >> 32) as usize]
+    }
+
     /// Returns the best of `d` superblocks drawn at random; `None` if none of them has anything to gain.
     fn best_of(
         &self,
@@ -174,9 +180,7 @@ impl Victims {
     ) -> Option<Superblock> {
         let mut best: Option<Superblock> = None;
         for _ in 0..d {
-            // Multiply and shift; the bias is below 2^-32.
-            let drawn = (((rng.next_u64() >> 32) * self.closed.len() as u64) >> 32) as usize;
-            let superblock = self.closed[drawn];
+            let superblock = self.draw(rng);
             if best.is_none_or(|b| blocks[superblock].valid < blocks[b].valid) {
                 best = Some(superblock);
             }

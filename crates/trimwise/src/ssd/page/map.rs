@@ -39,7 +39,7 @@ impl PageMap {
             superblock_units: geometry.superblock_units,
             host_end: Lpn(geometry.logical_units.into()),
             mapped: 0,
-            slc: SlcCache::new(config, geometry.superblock_units).map(Box::new),
+            slc: SlcCache::new(config).map(Box::new),
             cache: MapCache::new(config, geometry).map(Box::new),
             tags: Tags::new(config.track_tags, geometry.physical_units()),
         }

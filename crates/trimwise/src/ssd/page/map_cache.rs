@@ -6,7 +6,7 @@
 //!
 //! A look-up of the host brings the part into the cache if it is not there: the least recently used part leaves, and is
 //! written if it has changed. A TRIM of all units of a part leaves nothing of it to keep, so that it costs no flash
-//! operation. Copies change parts too. A part in the cache is changed there. The others are noted, each once, and read,
+//! operation, unless [`TrimMap`] says that the firmware looks at the part all the same. Copies change parts too. A part in the cache is changed there. The others are noted, each once, and read,
 //! changed and written when the victim has been erased (*lazy copying*). Only if a command waits for the collector, or
 //! the last free superblock would be needed, are they left to the next victim: collecting never depends on room for the
 //! map. The model assumes that this list and the directory are safe in the controller's memory.
@@ -15,7 +15,7 @@
 
 use super::super::address::{Number, Ppn, Table, number};
 use super::super::audit::{AuditError, ensure};
-use super::super::config::SsdConfig;
+use super::super::config::{MappingConfig, SsdConfig, TrimMap};
 use super::super::ftl::Lists;
 use super::super::geometry::{Geometry, MAP_PART_UNITS};
 use super::PageMapped;
@@ -48,6 +48,7 @@ const USED: usize = 0;
 #[derive(Clone, Debug)]
 pub(super) struct MapCache {
     capacity: u32,
+    trim_map: TrimMap,
     used: u32,
     parts: Table<Part, PartState>,
     order: Lists<Part>,
@@ -61,10 +62,11 @@ pub(super) struct MapCache {
 
 impl MapCache {
     pub fn new(config: &SsdConfig, geometry: &Geometry) -> Option<Self> {
-        let cache = config.mapping.map_cache()?;
+        let MappingConfig::Page { map_cache: Some(cache), trim_map } = &config.mapping else { return None };
         let parts = geometry.map_units as usize;
         Some(Self {
             capacity: (cache.bytes / UNIT_BYTES).min(u64::from(geometry.map_units)) as u32,
+            trim_map: *trim_map,
             used: 0,
             parts: Table::new(parts, PartState::default()),
             order: Lists::new(1, parts),
@@ -72,6 +74,11 @@ impl MapCache {
             owed_units: 0,
             unmapped_at: SimTime::ZERO,
         })
+    }
+
+    /// Returns true if the part of a range without data stays in the map, rather than being dropped.
+    pub(crate) fn keeps_empty_parts(&self) -> bool {
+        self.trim_map != TrimMap::Dropped
     }
 
     #[inline]
@@ -247,8 +254,11 @@ impl PageMapped {
         }
     }
 
-    /// Updates the map before ranges are unmapped: drops parts without remaining units, and looks up the others.
+    /// Updates the map before ranges are unmapped: looks parts up, except those without remaining units if they can be
+    /// dropped.
     pub(crate) fn unmap_parts(&mut self, now: SimTime, ranges: &[UnitRange]) {
+        let Some(cache) = &self.map.cache else { return };
+        let trim_map = cache.trim_map;
         let units = u64::from(MAP_PART_UNITS);
         let mut at = SimTime::ZERO;
         for range in ranges {
@@ -258,17 +268,53 @@ impl PageMapped {
                 let first = Lpn(u64::from(part.0) * units);
                 let end = first.offset(units).min(self.map.host_end);
                 let to = range.end().min(end);
-                if from == first && to == end {
-                    self.drop_part(part);
-                } else {
-                    let held = UnitRange::between(from, to).iter().any(|lpn| self.map.find(lpn).is_some());
-                    at = at.max(self.translate(now, now, from, held));
+                let held = || UnitRange::between(from, to).iter().any(|lpn| self.map.find(lpn).is_some());
+                match trim_map {
+                    TrimMap::Dropped if from == first && to == end => self.drop_part(part),
+                    TrimMap::Dropped => {
+                        let held = held();
+                        at = at.max(self.translate(now, now, from, held));
+                    }
+                    TrimMap::Changed | TrimMap::Written => {
+                        let held = held();
+                        at = self.translate(now, at.max(now), from, held);
+                        if held && trim_map == TrimMap::Written {
+                            at = self.write_through(part, now, at);
+                        }
+                    }
                 }
                 from = to;
             }
         }
         if let Some(cache) = &mut self.map.cache {
             cache.unmapped_at = at;
+        }
+    }
+
+    /// Writes a cached part, and programs it without waiting for more. Returns when that is done.
+    fn write_through(&mut self, part: Part, now: SimTime, ready: SimTime) -> SimTime {
+        let frontier = self.map_frontier;
+        if !self.frontiers[frontier].has_room(1) {
+            self.make_room(frontier, 0, 1, now);
+        }
+        let slot = self.frontiers[frontier].slot();
+        self.write_part_of_map(part, now, ready);
+        let open = &self.frontiers[frontier];
+        if open.superblock == slot.superblock && open.stripe_room() < self.stripe_slots {
+            self.fill_up(frontier, open.stripe_end(), now);
+            if let Some(cache) = &mut self.map.cache {
+                cache.owed_units += self.stripe_slots;
+            }
+        }
+        if let Some(cache) = &mut self.map.cache {
+            cache.parts[part].dirty = false;
+        }
+        self.flash.nand.free_at(self.place(slot).die)
+    }
+
+    pub(crate) fn drop_parts(&mut self) {
+        for part in 0..self.flash.geometry.map_units {
+            self.drop_part(Part(part));
         }
     }
 

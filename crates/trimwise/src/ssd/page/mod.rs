@@ -207,6 +207,9 @@ impl Placement for PageMap {
 
     /// Unmaps the whole device, including a map in the flash, by filling three tables.
     fn release_all(ftl: &mut PageMapped) -> bool {
+        if ftl.map.cache.as_ref().is_some_and(|cache| cache.keeps_empty_parts()) {
+            return false;
+        }
         ftl.map.clear_all();
         for block in ftl.blocks.iter_mut() {
             debug_assert!(block.state != State::Free || block.valid == 0);
@@ -218,6 +221,12 @@ impl Placement for PageMap {
     fn before_unmap(ftl: &mut PageMapped, now: SimTime, ranges: &[UnitRange]) {
         if ftl.map.cache.is_some() {
             ftl.unmap_parts(now, ranges);
+        }
+    }
+
+    fn before_forgetting(ftl: &mut PageMapped) {
+        if ftl.map.cache.is_some() {
+            ftl.drop_parts();
         }
     }
 

@@ -50,11 +50,10 @@ pub(super) struct SlcCache {
 }
 
 impl SlcCache {
-    pub fn new(config: &SsdConfig, superblock_units: u32) -> Option<Self> {
+    pub fn new(config: &SsdConfig) -> Option<Self> {
         let slc = config.slc.as_ref()?;
-        let pages = config.geometry.pages_per_block;
         Some(Self {
-            units: superblock_units / pages * (pages / slc.bits_per_cell),
+            units: config.geometry.units_in(config.geometry.pages_per_block / slc.bits_per_cell) as u32,
             static_end: Superblock(slc.static_superblocks),
             static_free: (0..slc.static_superblocks).map(Superblock).collect(),
             dynamic_percent: u64::from(slc.dynamic_percent),
