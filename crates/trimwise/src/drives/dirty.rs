@@ -33,14 +33,25 @@ pub struct Writes {
 }
 
 impl Writes {
-    /// Carries out the procedure on a model of the drive, filled to `full_percent`.
+    /// Carries out the procedure on a model of the drive, filled to `full_percent`. The measurement of the dirty drive
+    /// begins `pause` after the overwriting.
     ///
     /// # Errors
     /// If the drive cannot be shrunk.
-    pub fn measured(config: &SsdConfig, full_percent: u8, seed: u64) -> Result<Self, ConfigError> {
-        let small = config.scaled(SHRUNK.0.min(config.capacity_bytes))?;
-        let time = MINUTES_30.0 as f64 * small.capacity_bytes as f64 / config.capacity_bytes as f64;
-        let time = SimDuration(time as u64);
+    pub fn measured(
+        config: &SsdConfig,
+        full_percent: u8,
+        pause: SimDuration,
+        seed: u64,
+    ) -> Result<Self, ConfigError> {
+        let mut small = config.scaled(SHRUNK.0.min(config.capacity_bytes))?;
+        // A cache that shrank with the drive would not keep its dies busy.
+        let g = &config.geometry;
+        let dies = u64::from(g.channels * g.dies_per_channel);
+        let stripes = 2 * dies * u64::from(g.planes_per_die) * u64::from(g.page_bytes);
+        small.cache.bytes = small.cache.bytes.max(stripes).min(config.cache.bytes);
+        let share = small.capacity_bytes as f64 / config.capacity_bytes as f64;
+        let [time, pause] = [MINUTES_30, pause].map(|time| SimDuration((time.0 as f64 * share) as u64));
         let units = small.capacity_units();
         let mut drive =
             Writer { ssd: Ssd::new(&small, seed)?, now: SimTime::ZERO, outstanding: VecDeque::new() };
@@ -49,6 +60,7 @@ impl Writes {
         let filled = units * u64::from(full_percent.min(100)) / 100;
         drive.write_all(UnitRange::new(Lpn(0), filled));
         drive.overwrite(filled.max(1), drive.now + time, seed);
+        drive.now += pause;
         let dirty = drive.measure(units);
         drive.now += time;
         let rested = drive.measure(units);

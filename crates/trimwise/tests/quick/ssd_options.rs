@@ -337,7 +337,7 @@ proptest! {
         let slc = SlcConfig {
             static_superblocks, dynamic_percent, bits_per_cell, fold_when_idle, fold_threshold_percent,
             t_prog_ns: 100_000, t_read_ns: 20_000, dynamic_superblocks_max,
-            direct: direct || static_superblocks == 0,
+            direct: direct || static_superblocks == 0, gives_way: true,
         };
         // Every host unit and every folded one has a place of its own.
         let mut config = config(500, 800);

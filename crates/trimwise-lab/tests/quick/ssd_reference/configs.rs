@@ -108,6 +108,7 @@ prop_compose! {
         fold_threshold_percent in prop_oneof![Just(0u32), Just(100), 1u32..100],
         dynamic_superblocks_max in prop::option::of(1u32..4),
         direct in any::<bool>(),
+        gives_way in any::<bool>(),
         more in 0u32..8,
     ) -> SsdConfig {
         let dynamic_percent = if static_superblocks == 0 { dynamic_percent.max(1) } else { dynamic_percent };
@@ -121,6 +122,7 @@ prop_compose! {
             fold_when_idle,
             fold_threshold_percent,
             direct: direct || static_superblocks == 0,
+            gives_way,
         });
         let data = (UNITS as u32).div_ceil(superblock_units(&config));
         // One superblock more than without; see `Geometry::spare_superblocks`.

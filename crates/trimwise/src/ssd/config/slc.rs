@@ -30,6 +30,10 @@ pub struct SlcConfig {
     /// the host waits until a superblock is folded.
     #[serde(default = "yes")]
     pub direct: bool,
+    /// When free superblocks run short, the dynamic part is folded and given back before anything is collected, and
+    /// nothing is borrowed again until the host is idle. If false, it shrinks only as the drive fills.
+    #[serde(default)]
+    pub gives_way: bool,
 }
 
 const fn yes() -> bool {

@@ -24,6 +24,9 @@
 //! one, and none is opened meanwhile; at the latest the one of the static part is free for the host. What is borrowed
 //! afterwards is within the share, as always.
 //!
+//! Where the dynamic part gives way, it is folded when fewer superblocks are free than the collector keeps, before the
+//! collector takes a victim of its own. This only lowers `X`, and if nothing of it is left, the collector goes on.
+//!
 //! Folding needs room like the host, and by the same rule: it never takes the last free superblock, and collects until
 //! there is another. It only takes from the frontiers of the host, so that a victim of the collector finds its own
 //! frontier as it left it.
@@ -52,6 +55,9 @@ pub(super) struct SlcCache {
     fold_when_idle: bool,
     threshold_percent: u64,
     direct: bool,
+    gives_way: bool,
+    /// The dynamic part has given way since the host was last idle.
+    gave_way: bool,
     frontiers: usize,
     turn: usize,
     fold_turn: usize,
@@ -74,6 +80,8 @@ impl SlcCache {
             fold_when_idle: slc.fold_when_idle,
             threshold_percent: u64::from(slc.fold_threshold_percent),
             direct: slc.direct,
+            gives_way: slc.gives_way,
+            gave_way: false,
             frontiers: config.gc.host_frontiers as usize,
             turn: 0,
             fold_turn: 0,
@@ -119,6 +127,7 @@ impl SlcCache {
         self.static_free = (0..self.static_end.0).map(Superblock).collect();
         self.full.clear();
         self.victim = None;
+        self.gave_way = false;
         (self.turn, self.fold_turn) = (0, 0);
     }
 }
@@ -166,7 +175,8 @@ impl PageMapped {
         if self.frontiers[index].is_open() {
             return Some(index);
         }
-        let may_borrow = slc.dynamic < self.dynamic_share(slc) && self.pool.free() > self.collector.free_min;
+        let is_free = !slc.gave_way && self.pool.free() > self.collector.free_min;
+        let may_borrow = slc.dynamic < self.dynamic_share(slc) && is_free;
         let slc = self.map.slc.as_mut()?;
         let superblock = match slc.static_free.pop_front() {
             Some(superblock) => superblock,
@@ -253,13 +263,31 @@ impl PageMapped {
         }
         // Superblocks borrowed beyond the share go first.
         let must_shrink = slc.dynamic > self.dynamic_share(slc);
-        if !self.start_folding(must_shrink) && !self.start_folding(false) {
-            return;
+        if self.start_folding(must_shrink) || self.start_folding(false) {
+            self.fold_what_is_due(now, units);
         }
+    }
+
+    fn fold_what_is_due(&mut self, now: SimTime, units: u32) {
         let Some(victim) = self.map.slc.as_mut().and_then(|slc| slc.victim.as_mut()) else { return };
         if let Some(due) = victim.due(units) {
             self.fold(now, due, false);
         }
+    }
+
+    /// Folds the dynamic part as much as `units` units of the host pay for, if free superblocks run short. It costs less
+    /// than collecting: a superblock in SLC mode holds a part of what it gives back. Returns false if there is none.
+    pub(crate) fn give_way(&mut self, now: SimTime, units: u32) -> bool {
+        let is_short = self.pool.free() < self.collector.free_min && self.collector.victim.is_none();
+        if !is_short || !self.map.slc.as_ref().is_some_and(|slc| slc.gives_way) || !self.start_folding(true) {
+            return false;
+        }
+        let Some(slc) = self.map.slc.as_mut().filter(|slc| !slc.is_static(slc.folded_superblock())) else {
+            return false;
+        };
+        slc.gave_way = true;
+        self.fold_what_is_due(now, units);
+        true
     }
 
     /// Copies up to `budget` units of the superblock being folded, and erases it if none is left.
@@ -279,7 +307,11 @@ impl PageMapped {
 
     /// Folds a piece while the host is idle. Returns true if there was anything to fold.
     pub(crate) fn fold_while_idle(&mut self, now: SimTime, piece: u32) -> bool {
-        let folds = self.map.slc.as_ref().is_some_and(|slc| slc.fold_when_idle) && self.start_folding(false);
+        let folds_when_idle = self.map.slc.as_mut().is_some_and(|slc| {
+            slc.gave_way = false;
+            slc.fold_when_idle
+        });
+        let folds = folds_when_idle && self.start_folding(false);
         if folds {
             self.fold(now, piece, true);
         }

@@ -16,6 +16,7 @@ fn slc(static_superblocks: u32) -> SlcConfig {
         fold_when_idle: false,
         fold_threshold_percent: 100,
         direct: true,
+        gives_way: false,
     }
 }
 
@@ -132,6 +133,23 @@ fn the_dynamic_part_may_be_small_and_stay_so_until_little_is_free() {
     assert_eq!(fill(0, 64), (24, 0));
     assert_eq!(fill(64, 256 - 3 * 16), (24, 0));
     assert_eq!(fill(256 - 3 * 16, 256), (24, 24));
+}
+
+#[test]
+fn a_dynamic_part_that_gives_way_is_folded_before_anything_is_collected() {
+    // Half of the drive is full, and its halves of superblocks are overwritten at random.
+    let run = |gives_way: bool| {
+        let mut ssd = device(0, |slc| (slc.dynamic_percent, slc.gives_way) = (50, gives_way));
+        let now = (0..192).fold(SimTime::ZERO, |now, i| ssd.write(now, units(i, 1)));
+        churn(&mut ssd, now, 192, 400);
+        ssd.audit().unwrap();
+        ssd
+    };
+    let [stays, gave] = [false, true].map(run);
+    let slc = |ssd: &Ssd| ssd.stats().slc_units_written;
+    println!("{} {} {} {}", slc(&stays), slc(&gave), stays.stats().nand_units.gc, gave.stats().nand_units.gc);
+    assert!(gave.stats().nand_units.folding > stays.stats().nand_units.folding);
+    assert!(gave.stats().nand_units.gc < stays.stats().nand_units.gc);
 }
 
 /// They wear far faster than the others, which are alike.
