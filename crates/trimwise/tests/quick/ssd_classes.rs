@@ -138,7 +138,7 @@ const CLASSES: &[Class] = &[
     // Sold with 3,400 and, as long as the SLC cache lasts, 2,500 MB/s, and 500,000 reads a second.
     Class {
         profile: "nvme-1tb-slc",
-        sequential_write: (2_000, 2_600),
+        sequential_write: (2_000, 2_700),
         sequential_read: (2_500, 3_500),
         random_read: (150_000, 500_000),
         random_read_alone: (9_000, 20_000),
