@@ -75,6 +75,8 @@ pub struct Slc {
     pub static_bytes: u64,
     /// Share of the free space that may serve as SLC cache too.
     pub dynamic_percent: u32,
+    /// The most that this part holds; `None` if only the free space limits it.
+    pub dynamic_max_bytes: Option<u64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -147,9 +149,14 @@ impl Essentials {
         let superblock_bytes = u64::from(geometry.superblock_planes)
             * u64::from(geometry.pages_per_block)
             * u64::from(geometry.page_bytes);
-        let slc = config.slc.as_ref().map(|slc| Slc {
-            static_bytes: u64::from(slc.static_superblocks) * superblock_bytes / u64::from(slc.bits_per_cell),
-            dynamic_percent: slc.dynamic_percent,
+        let slc = config.slc.as_ref().map(|slc| {
+            let holds =
+                |superblocks: u32| u64::from(superblocks) * superblock_bytes / u64::from(slc.bits_per_cell);
+            Slc {
+                static_bytes: holds(slc.static_superblocks),
+                dynamic_percent: slc.dynamic_percent,
+                dynamic_max_bytes: slc.dynamic_superblocks_max.map(holds),
+            }
         });
         let variants = profile.firmware_variants.iter();
         Self {

@@ -12,6 +12,9 @@ use crate::conclusion::class::usual_drive;
 /// SATA drives of at least this size are assumed to have an SLC cache.
 const WITH_SLC_CACHE: u64 = 384_000_000_000;
 
+/// SATA drives up to this year had no SLC cache, with few exceptions that the list names.
+const OLD_SATA: u16 = 2014;
+
 /// Flash storage of phones and boards up to this size is assumed to be old.
 const OLD_UFS: u64 = 128_000_000_000;
 
@@ -74,20 +77,33 @@ fn of_facts(drive: &Drive, model: &Model) -> Option<(&'static str, String)> {
             }
             _ if model.keeps_writes_at_power_loss == Some(true) => Some(("nvme-960gb-enterprise", keeps())),
             Some(MapPlace::Dram) if drive.is_volatile => {
-                Some(("nvme-generic", format!("{} with DRAM", model.flash.map_or("flash", Flash::name))))
+                let profile = if has_no_slc(model) { "nvme-generic" } else { "nvme-1tb-slc" };
+                Some((profile, format!("{} with DRAM", model.flash.map_or("flash", Flash::name))))
             }
             _ => None,
         },
         Transport::Ufs | Transport::Mmc => None,
         // All others that may have a stand-in are SATA drives, behind one thing or another.
-        _ => match (model.slc, model.flash) {
-            _ if model.keeps_writes_at_power_loss == Some(true) => Some(("sata-generic", keeps())),
-            (Some(SlcKind::None), _) | (None, Some(Flash::Slc | Flash::Mlc)) => {
-                Some(("sata-generic", flash?))
-            }
-            (Some(_), _) | (None, Some(Flash::Qlc)) => Some(("sata-500gb-slc", flash?)),
-            _ => None,
-        },
+        _ if model.keeps_writes_at_power_loss == Some(true) => Some(("sata-960gb-enterprise", keeps())),
+        _ if model.flash == Some(Flash::Qlc) => Some(("sata-1tb-qlc", flash?)),
+        _ if has_no_slc(model) => {
+            let is_old = model.flash != Some(Flash::Tlc) && model.year.is_none_or(|year| year <= OLD_SATA);
+            Some((if is_old { "sata-240gb-2012" } else { "sata-generic" }, flash?))
+        }
+        _ if model.slc.is_some() => Some(("sata-500gb-slc", flash?)),
+        _ if model.flash.is_none() => {
+            let year = model.year.filter(|&year| year <= OLD_SATA)?;
+            Some(("sata-240gb-2012", format!("a SATA SSD of {year}")))
+        }
+        _ => None,
+    }
+}
+
+/// Returns true if the drive has no SLC cache, or is of a kind of flash that needs none.
+fn has_no_slc(model: &Model) -> bool {
+    match model.slc {
+        Some(kind) => kind == SlcKind::None,
+        None => matches!(model.flash, Some(Flash::Slc | Flash::Mlc)),
     }
 }
 
@@ -98,11 +114,14 @@ fn of_host(drive: &Drive) -> (&'static str, &'static str) {
         Transport::Nvme if !drive.is_volatile => {
             ("nvme-960gb-enterprise", "an NVMe drive whose write cache survives a power cut")
         }
-        Transport::Nvme => ("nvme-generic", "an NVMe drive with DRAM"),
+        Transport::Nvme => ("nvme-1tb-slc", "an NVMe drive with DRAM"),
         Transport::Ufs | Transport::Mmc if drive.size.0 <= OLD_UFS => {
             ("ufs21-64gb", "UFS or eMMC up to 128 GB")
         }
         Transport::Ufs | Transport::Mmc => ("ufs4-256gb", "UFS or eMMC above 128 GB"),
+        _ if !drive.is_volatile => {
+            ("sata-960gb-enterprise", "a SATA SSD whose write cache survives a power cut, or is off")
+        }
         _ if drive.size.0 >= WITH_SLC_CACHE => ("sata-500gb-slc", "a SATA SSD of 384 GB or more"),
         _ => ("sata-generic", "a SATA SSD below 384 GB"),
     }
@@ -160,18 +179,21 @@ mod tests {
                 Transport::Nvme,
                 "Samsung SSD 970 EVO 500GB",
                 500,
-                "nvme-generic",
+                "nvme-1tb-slc",
                 "Samsung 970 EVO: TLC with DRAM",
             ),
-            (Transport::Nvme, "SHPP41-2000GM", 2000, "nvme-generic", "Platinum P41: flash with DRAM"),
+            (Transport::Nvme, "SHPP41-2000GM", 2000, "nvme-1tb-slc", "Platinum P41: flash with DRAM"),
+            (Transport::Nvme, "Samsung SSD 960 PRO 512GB", 512, "nvme-generic", "960 PRO: MLC with DRAM"),
             (
                 Transport::Ata,
                 "Samsung SSD 860 QVO 1TB",
                 1000,
-                "sata-500gb-slc",
+                "sata-1tb-qlc",
                 "860 QVO: QLC with a static and",
             ),
             (Transport::Ata, "Samsung SSD 860 PRO 512GB", 512, "sata-generic", "860 PRO: MLC"),
+            (Transport::Ata, "Crucial_CT240M500SSD1", 240, "sata-240gb-2012", "Crucial M500: MLC"),
+            (Transport::Ata, "M4-CT128M4SSD2", 128, "sata-240gb-2012", "Crucial m4: a SATA SSD of 2011"),
             (
                 Transport::Ata,
                 "Samsung SSD 840 EVO 120GB",
@@ -183,7 +205,7 @@ mod tests {
                 Transport::Ata,
                 "INTEL SSDSC2KB480G7",
                 480,
-                "sata-generic",
+                "sata-960gb-enterprise",
                 "DC S4500: its write cache survives",
             ),
             // A SATA drive behind a controller that gives away only its model.
@@ -191,7 +213,7 @@ mod tests {
                 Transport::Scsi,
                 "INTEL SSDSC2KB480G7",
                 480,
-                "sata-generic",
+                "sata-960gb-enterprise",
                 "DC S4500: its write cache survives",
             ),
         ] {
@@ -210,8 +232,8 @@ mod tests {
     fn where_the_list_does_not_decide_the_host_does() {
         for (found, profile, class) in [
             // Known, but neither its flash nor its map.
-            (drive(Transport::Nvme, "PNY CS3030 500GB", 500), "nvme-generic", "an NVMe drive with DRAM"),
-            (drive(Transport::Nvme, "A drive of nobody", 500), "nvme-generic", "an NVMe drive with DRAM"),
+            (drive(Transport::Nvme, "PNY CS3030 500GB", 500), "nvme-1tb-slc", "an NVMe drive with DRAM"),
+            (drive(Transport::Nvme, "A drive of nobody", 500), "nvme-1tb-slc", "an NVMe drive with DRAM"),
             (drive(Transport::Ata, "ADATA SU800", 128), "sata-generic", "a SATA SSD below 384 GB"),
             (drive(Transport::Ata, "ADATA SU800", 512), "sata-500gb-slc", "a SATA SSD of 384 GB or more"),
             // The drive itself asks for memory, whatever the list says of its name.
@@ -225,6 +247,11 @@ mod tests {
                 "nvme-960gb-enterprise",
                 "an NVMe drive whose write cache survives a power cut",
             ),
+            (
+                Drive { is_volatile: false, ..drive(Transport::Ata, "A drive of nobody", 250) },
+                "sata-960gb-enterprise",
+                "a SATA SSD whose write cache survives a power cut, or is off",
+            ),
         ] {
             let chosen = profile_for(&found).unwrap();
             assert_eq!(chosen.profile, profile, "{found:?}");
@@ -236,6 +263,8 @@ mod tests {
     fn a_profile_of_the_model_comes_before_its_class() {
         let chosen = profile_for(&drive(Transport::Ata, "Samsung SSD 870 EVO 500GB", 500)).unwrap();
         assert_eq!((chosen.profile.as_str(), chosen.by), ("sata-500gb-slc", "model"));
+        let chosen = profile_for(&drive(Transport::Nvme, "Samsung SSD 970 EVO 1TB", 1000)).unwrap();
+        assert_eq!((chosen.profile.as_str(), chosen.by), ("nvme-1tb-slc", "model"));
     }
 
     #[test]

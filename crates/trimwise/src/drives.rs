@@ -3,6 +3,7 @@
 //! Both are TOML files below `profiles/` with one table for each entry, built in as text and parsed only when they are
 //! asked for. An entry without a source is refused, and the error names file, line and entry.
 
+pub mod dirty;
 pub mod measured;
 pub mod models;
 pub mod wildcard;

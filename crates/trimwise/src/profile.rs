@@ -15,6 +15,7 @@
 //! [`SsdConfig::validate`] and [`Faults::validate`]; this module adds their line.
 
 mod contents;
+mod published;
 pub mod ranges;
 mod reader;
 
@@ -56,6 +57,9 @@ embedded!(
     "sandforce-240gb",
     "sata-240gb-2012",
     "sata-500gb-slc",
+    "sata-1tb-qlc",
+    "sata-960gb-enterprise",
+    "nvme-1tb-slc",
     "nvme-500gb-dramless",
     "nvme-960gb-enterprise",
     "nvme-512gb-qlc",
@@ -231,15 +235,7 @@ impl Profile {
 
     fn read_file(text: &str, file: &str) -> Result<ProfileFile, ProfileError> {
         let source = Source { text, file, variant: None };
-        let document = DeTable::parse(text).map_err(|error| {
-            let at = error.span().unwrap_or(0..0);
-            let mut message = error.message().lines().collect::<Vec<_>>().join("; ");
-            if let ("duplicate key", Some(key)) = (message.as_str(), text.get(at.clone())) {
-                message = format!("{}: duplicate key; expected it once", key.trim());
-            }
-            source.refuse(&at, message)
-        })?;
-        let document = Spanned::new(document.span(), DeValue::Table(document.into_inner()));
+        let document = document(source)?;
         let root = Found { file: Some(&document), variant: None };
         let mut base = Self::read(source, root, u64::MAX)?;
         let variants = variants(source, &document)?;
@@ -304,6 +300,18 @@ struct ProfileFile {
     variants: Vec<Profile>,
     /// Line of the first variant, or 1.
     line: usize,
+}
+
+fn document(source: Source<'_>) -> Result<Spanned<DeValue<'_>>, ProfileError> {
+    let document = DeTable::parse(source.text).map_err(|error| {
+        let at = error.span().unwrap_or(0..0);
+        let mut message = error.message().lines().collect::<Vec<_>>().join("; ");
+        if let ("duplicate key", Some(key)) = (message.as_str(), source.text.get(at.clone())) {
+            message = format!("{}: duplicate key; expected it once", key.trim());
+        }
+        source.refuse(&at, message)
+    })?;
+    Ok(Spanned::new(document.span(), DeValue::Table(document.into_inner())))
 }
 
 /// Returns true if the text can follow an `@` and be shown in a table.

@@ -41,6 +41,10 @@ pub(super) fn toml(
         ("nand.t_prog_ns", Some(config.nand.t_prog_ns)),
         ("geometry.blocks_per_plane", g.blocks_per_plane.map(u64::from)),
         ("slc.static_superblocks", config.slc.as_ref().map(|slc| slc.static_superblocks.into())),
+        (
+            "slc.dynamic_superblocks_max",
+            config.slc.as_ref().and_then(|slc| slc.dynamic_superblocks_max).map(u64::from),
+        ),
         ("cache.bytes", Some(config.cache.bytes)),
         ("trim.cost_per_command_ns", Some(config.trim.cost_per_command_ns)),
         ("trim.cost_per_range_ns", Some(config.trim.cost_per_range_ns)),
@@ -119,6 +123,9 @@ pub(super) fn of_size(config: &SsdConfig, bytes: u64) -> Option<SsdConfig> {
     }
     if let Some(slc) = &mut new.slc {
         slc.static_superblocks = scaled(slc.static_superblocks)?;
+        if let Some(most) = &mut slc.dynamic_superblocks_max {
+            *most = scaled(*most)?;
+        }
     }
     new.validate().ok().map(|()| new)
 }

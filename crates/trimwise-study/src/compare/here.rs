@@ -557,7 +557,7 @@ mod tests {
         let dramless = Drive { borrows_memory: true, ..nvme.clone() };
         let safe = Drive { is_volatile: false, ..nvme.clone() };
         for (drive, profile) in [
-            (nvme, "nvme-generic"),
+            (nvme, "nvme-1tb-slc"),
             (dramless, "nvme-500gb-dramless"),
             (safe, "nvme-960gb-enterprise"),
             (drive(Transport::Ata, "X", 100), "sata-generic"),

@@ -119,6 +119,30 @@ const CLASSES: &[Class] = &[
         random_read: (60_000, 101_000),
         random_read_alone: (9_000, 18_000),
     },
+    // Sold with 560 and, as long as the SLC cache lasts, 530 MB/s, and 98,000 reads a second.
+    Class {
+        profile: "sata-1tb-qlc",
+        sequential_write: (450, 560),
+        sequential_read: (500, 560),
+        random_read: (40_000, 101_000),
+        random_read_alone: (6_000, 12_000),
+    },
+    // Sold with 550 and 520 MB/s, and 98,000 reads a second.
+    Class {
+        profile: "sata-960gb-enterprise",
+        sequential_write: (450, 560),
+        sequential_read: (500, 560),
+        random_read: (60_000, 101_000),
+        random_read_alone: (8_000, 17_000),
+    },
+    // Sold with 3,400 and, as long as the SLC cache lasts, 2,500 MB/s, and 500,000 reads a second.
+    Class {
+        profile: "nvme-1tb-slc",
+        sequential_write: (2_000, 2_700),
+        sequential_read: (2_500, 3_500),
+        random_read: (150_000, 500_000),
+        random_read_alone: (9_000, 20_000),
+    },
     // Sold with 3,500 and, as long as the SLC cache lasts, 2,300 MB/s, and 360,000 reads a second.
     Class {
         profile: "nvme-500gb-dramless",

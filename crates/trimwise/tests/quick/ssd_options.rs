@@ -181,7 +181,8 @@ impl Folding {
     }
 
     fn share(&self) -> u64 {
-        self.free_units() / SUPERBLOCK * u64::from(self.config.dynamic_percent) / 100
+        let share = self.free_units() / SUPERBLOCK * u64::from(self.config.dynamic_percent) / 100;
+        share.min(self.config.dynamic_superblocks_max.map_or(share, u64::from))
     }
 
     fn in_use(&self, of_static: bool) -> u64 {
@@ -234,12 +235,11 @@ impl Folding {
                 self.full.push_back(open);
             }
         }
-        if self.open.is_none() {
-            let of_static = self.in_use(true) < u64::from(self.config.static_superblocks);
-            if of_static || self.in_use(false) < self.share() {
-                self.superblocks.push((Vec::new(), of_static));
-                self.open = Some(self.superblocks.len() - 1);
-            }
+        self.open();
+        while !self.config.direct && self.open.is_none() {
+            assert!(self.start(false), "something to fold");
+            self.fold(u64::MAX);
+            self.open();
         }
         self.place.insert(unit, self.open);
         if let Some(open) = self.open {
@@ -251,6 +251,14 @@ impl Folding {
             }
         }
         self.pace();
+    }
+
+    fn open(&mut self) {
+        let of_static = self.in_use(true) < u64::from(self.config.static_superblocks);
+        if self.open.is_none() && (of_static || self.in_use(false) < self.share()) {
+            self.superblocks.push((Vec::new(), of_static));
+            self.open = Some(self.superblocks.len() - 1);
+        }
     }
 
     fn pace(&mut self) {
@@ -329,12 +337,15 @@ proptest! {
         bits_per_cell in 2u32..5,
         fold_when_idle in any::<bool>(),
         fold_threshold_percent in prop_oneof![Just(100u32), 0u32..100],
+        dynamic_superblocks_max in prop::option::of(1u32..4),
+        direct in any::<bool>(),
         commands in prop::collection::vec(command(500, 30), 1..200),
     ) {
         let dynamic_percent = if static_superblocks == 0 { dynamic_percent.max(10) } else { dynamic_percent };
         let slc = SlcConfig {
             static_superblocks, dynamic_percent, bits_per_cell, fold_when_idle, fold_threshold_percent,
-            t_prog_ns: 100_000, t_read_ns: 20_000,
+            t_prog_ns: 100_000, t_read_ns: 20_000, dynamic_superblocks_max,
+            direct: direct || static_superblocks == 0, gives_way: true,
         };
         // Every host unit and every folded one has a place of its own.
         let mut config = config(500, 800);

@@ -13,7 +13,7 @@ const HEADER: [&str; 9] = ["device", "capacity", "link", "mapping", "OP", "cache
 const NOTES: [&str; 4] = [
     "OP: flash beyond the capacity. Cache: for writes; *: survives a power cut. Mapping: +cache if only parts of \
      the map are in memory.",
-    "SLC: capacity of the fixed part, and the share of the free space that may be used as well.",
+    "SLC: capacity of the fixed part, and the share of the free space, or the most of it, that may be used as well.",
     "TRIM: alone or queued with other commands; the device's time for 1 GiB that holds data; bg: in the background.",
     "To see one in full, with the source of each number: trimwise devices NAME, or NAME@VERSION for a firmware.",
 ];
@@ -108,10 +108,11 @@ fn row(device: &Essentials) -> Vec<String> {
 }
 
 fn slc(slc: &Slc) -> String {
-    match (slc.static_bytes, slc.dynamic_percent) {
-        (0, percent) => format!("{percent} %"),
-        (bytes, 0) => decimal(bytes),
-        (bytes, percent) => format!("{}+{percent} %", decimal(bytes)),
+    match (slc.static_bytes, slc.dynamic_percent, slc.dynamic_max_bytes) {
+        (bytes, _, Some(most)) => format!("{:.1}+{}", bytes as f64 / 1e9, decimal(most)),
+        (0, percent, None) => format!("{percent} %"),
+        (bytes, 0, None) => decimal(bytes),
+        (bytes, percent, None) => format!("{}+{percent} %", decimal(bytes)),
     }
 }
 

@@ -112,17 +112,23 @@ prop_compose! {
         bits_per_cell in 2u32..5,
         fold_when_idle in any::<bool>(),
         fold_threshold_percent in prop_oneof![Just(0u32), Just(100), 1u32..100],
+        dynamic_superblocks_max in prop::option::of(1u32..4),
+        direct in any::<bool>(),
+        gives_way in any::<bool>(),
         more in 0u32..8,
     ) -> SsdConfig {
         let dynamic_percent = if static_superblocks == 0 { dynamic_percent.max(1) } else { dynamic_percent };
         config.slc = Some(SlcConfig {
             static_superblocks,
             dynamic_percent,
+            dynamic_superblocks_max,
             bits_per_cell,
             t_prog_ns: 200_000,
             t_read_ns: 25_000,
             fold_when_idle,
             fold_threshold_percent,
+            direct: direct || static_superblocks == 0,
+            gives_way,
         });
         let data = (UNITS as u32).div_ceil(superblock_units(&config));
         // One superblock more than without; see `Geometry::spare_superblocks`.

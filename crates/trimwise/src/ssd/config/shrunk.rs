@@ -58,6 +58,7 @@ impl SsdConfig {
         }
         if let Some(slc) = &mut config.slc {
             slc.static_superblocks = fewer(slc.static_superblocks, 1);
+            slc.dynamic_superblocks_max = slc.dynamic_superblocks_max.map(|most| fewer(most, 1));
         }
         // The collector's own superblocks do not shrink. Of the others, all but one may be cache.
         let geometry = Geometry::new(&config)?;

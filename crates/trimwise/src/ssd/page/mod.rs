@@ -245,7 +245,7 @@ impl Placement for PageMap {
             // Writes to the SLC cache are paid for when it is folded.
             units += ftl.stripe_slots;
         }
-        if units > 0 {
+        if units > 0 && !ftl.give_way(now, units) {
             ftl.pace(now, units);
         }
     }

@@ -3,6 +3,7 @@
 //! Host units go to superblocks in SLC mode as long as there is one: of the static part, which is used for nothing
 //! else, or of the dynamic part, which is borrowed from the free pool. A superblock in SLC mode holds `1 /
 //! bits_per_cell` of its pages. When there is none, host units go to normal superblocks, at the speed of those cells.
+//! Firmware that cannot do that (`direct = false`) folds a superblock first, while the host waits.
 //! *Folding* copies the live data of an SLC superblock, oldest first, to the host's frontiers, as if the host wrote
 //! them there, and erases the superblock. It takes place while the host is idle, or, when more than a share of the
 //! cache is in use, along with the host: for each stripe that the host writes, so much is copied that the victim is
@@ -17,6 +18,14 @@
 //! normal mode. [`PageMapped::shrink_slc`] runs before each stripe, so that `X * S <= L - V + S` always: the share is
 //! kept when the stripe begins, and a stripe maps at most `S` units. The closed superblocks thus have at least
 //! `L + 2 S - X * S >= V + S` slots for at most `V` valid units, so there is something to gain.
+//!
+//! If nothing is written directly, folding while the host waits comes to an end too: no superblock in SLC mode is open or
+//! free then, so all of them are full or being folded, and there is at least one, of the static part. Each round empties
+//! one, and none is opened meanwhile; at the latest the one of the static part is free for the host. What is borrowed
+//! afterwards is within the share, as always.
+//!
+//! Where the dynamic part gives way, it is folded when fewer superblocks are free than the collector keeps, before the
+//! collector takes a victim of its own. This only lowers `X`, and if nothing of it is left, the collector goes on.
 //!
 //! Folding needs room like the host, and by the same rule: it never takes the last free superblock, and collects until
 //! there is another. It only takes from the frontiers of the host, so that a victim of the collector finds its own
@@ -38,12 +47,17 @@ pub(super) struct SlcCache {
     pub(super) static_end: Superblock,
     pub(super) static_free: VecDeque<Superblock>,
     dynamic_percent: u64,
+    dynamic_max: u64,
     dynamic: u32,
     written: u64,
     full: VecDeque<Superblock>,
     victim: Option<Victim>,
     fold_when_idle: bool,
     threshold_percent: u64,
+    direct: bool,
+    gives_way: bool,
+    /// The dynamic part has given way since the host was last idle.
+    gave_way: bool,
     frontiers: usize,
     turn: usize,
     fold_turn: usize,
@@ -57,12 +71,16 @@ impl SlcCache {
             static_end: Superblock(slc.static_superblocks),
             static_free: (0..slc.static_superblocks).map(Superblock).collect(),
             dynamic_percent: u64::from(slc.dynamic_percent),
+            dynamic_max: slc.dynamic_superblocks_max.map_or(u64::MAX, u64::from),
             dynamic: 0,
             written: 0,
             full: VecDeque::new(),
             victim: None,
             fold_when_idle: slc.fold_when_idle,
             threshold_percent: u64::from(slc.fold_threshold_percent),
+            direct: slc.direct,
+            gives_way: slc.gives_way,
+            gave_way: false,
             frontiers: config.gc.host_frontiers as usize,
             turn: 0,
             fold_turn: 0,
@@ -108,6 +126,7 @@ impl SlcCache {
         self.static_free = (0..self.static_end.0).map(Superblock).collect();
         self.full.clear();
         self.victim = None;
+        self.gave_way = false;
         (self.turn, self.fold_turn) = (0, 0);
     }
 }
@@ -120,7 +139,7 @@ impl PageMapped {
     /// Returns the number of superblocks that the dynamic part may have at the moment.
     fn dynamic_share(&self, slc: &SlcCache) -> u32 {
         let free = self.unmapped_units() / u64::from(self.superblock_slots);
-        (free * slc.dynamic_percent / 100) as u32
+        (free * slc.dynamic_percent / 100).min(slc.dynamic_max) as u32
     }
 
     /// Returns the number of superblocks that idle collection should free for the dynamic part.
@@ -134,7 +153,13 @@ impl PageMapped {
         let Some(slc) = &mut self.map.slc else { return self.turn };
         let turn = slc.turn;
         slc.turn = (turn + 1) % slc.frontiers;
-        self.turn = self.slc_frontier(turn).unwrap_or_else(|| {
+        let waits = !slc.direct;
+        let mut fast = self.slc_frontier(turn);
+        while fast.is_none() && waits && self.start_folding(false) {
+            self.fold(now, u32::MAX, false);
+            fast = self.slc_frontier(turn);
+        }
+        self.turn = fast.unwrap_or_else(|| {
             self.prepare_host(turn, 1, now);
             turn
         });
@@ -149,7 +174,8 @@ impl PageMapped {
         if self.frontiers[index].is_open() {
             return Some(index);
         }
-        let may_borrow = slc.dynamic < self.dynamic_share(slc) && self.pool.free() > self.collector.free_min;
+        let is_free = !slc.gave_way && self.pool.free() > self.collector.free_min;
+        let may_borrow = slc.dynamic < self.dynamic_share(slc) && is_free;
         let slc = self.map.slc.as_mut()?;
         let superblock = match slc.static_free.pop_front() {
             Some(superblock) => superblock,
@@ -236,13 +262,31 @@ impl PageMapped {
         }
         // Superblocks borrowed beyond the share go first.
         let must_shrink = slc.dynamic > self.dynamic_share(slc);
-        if !self.start_folding(must_shrink) && !self.start_folding(false) {
-            return;
+        if self.start_folding(must_shrink) || self.start_folding(false) {
+            self.fold_what_is_due(now, units);
         }
+    }
+
+    fn fold_what_is_due(&mut self, now: SimTime, units: u32) {
         let Some(victim) = self.map.slc.as_mut().and_then(|slc| slc.victim.as_mut()) else { return };
         if let Some(due) = victim.due(units) {
             self.fold(now, due, false);
         }
+    }
+
+    /// Folds the dynamic part as much as `units` units of the host pay for, if free superblocks run short. It costs less
+    /// than collecting: a superblock in SLC mode holds a part of what it gives back. Returns false if there is none.
+    pub(crate) fn give_way(&mut self, now: SimTime, units: u32) -> bool {
+        let is_short = self.pool.free() < self.collector.free_min && self.collector.victim.is_none();
+        if !is_short || !self.map.slc.as_ref().is_some_and(|slc| slc.gives_way) || !self.start_folding(true) {
+            return false;
+        }
+        let Some(slc) = self.map.slc.as_mut().filter(|slc| !slc.is_static(slc.folded_superblock())) else {
+            return false;
+        };
+        slc.gave_way = true;
+        self.fold_what_is_due(now, units);
+        true
     }
 
     /// Copies up to `budget` units of the superblock being folded, and erases it if none is left.
@@ -262,7 +306,11 @@ impl PageMapped {
 
     /// Folds a piece while the host is idle. Returns true if there was anything to fold.
     pub(crate) fn fold_while_idle(&mut self, now: SimTime, piece: u32) -> bool {
-        let folds = self.map.slc.as_ref().is_some_and(|slc| slc.fold_when_idle) && self.start_folding(false);
+        let folds_when_idle = self.map.slc.as_mut().is_some_and(|slc| {
+            slc.gave_way = false;
+            slc.fold_when_idle
+        });
+        let folds = folds_when_idle && self.start_folding(false);
         if folds {
             self.fold(now, piece, true);
         }

@@ -9,11 +9,14 @@ fn slc(static_superblocks: u32) -> SlcConfig {
     SlcConfig {
         static_superblocks,
         dynamic_percent: 0,
+        dynamic_superblocks_max: None,
         bits_per_cell: 2,
         t_prog_ns: SLC_PROG,
         t_read_ns: SLC_READ,
         fold_when_idle: false,
         fold_threshold_percent: 100,
+        direct: true,
+        gives_way: false,
     }
 }
 
@@ -90,6 +93,62 @@ fn above_the_threshold_folding_keeps_pace_with_the_host() {
     assert_eq!(ssd.stats().slc_units_written, 64);
     assert_eq!(ssd.stats().superblock_erases, 7);
     ssd.audit().unwrap();
+}
+
+#[test]
+fn firmware_that_writes_only_through_the_cache_folds_while_the_host_waits() {
+    let mut ssd = device(2, |slc| slc.direct = false);
+    let now = ssd.write(SimTime::ZERO, units(0, 16));
+    assert_eq!(ssd.stats().nand_units.folding, 0);
+    // Each die reads four units, programs them, and erases its part of the superblock before the host's unit goes there.
+    let done = ssd.write(now, units(16, 1));
+    let stats = *ssd.stats();
+    assert_eq!((stats.slc_units_written, stats.nand_units.host, stats.nand_units.folding), (17, 17, 8));
+    let least = 4 * (SLC_READ + T_PROG) + T_ERASE + SLC_PROG;
+    let waited = done.since(now).0;
+    assert!((least..least + 4 * (SLC_READ + UNIT)).contains(&waited), "{waited} ns, at least {least}");
+    // In the long run each unit is programmed with one bit a cell, read, and programmed again; a superblock is erased
+    // for 8 units. Nothing is collected, since nothing is overwritten.
+    let (from, before) = (done, stats);
+    let now = ssd.write(from, units(17, 160));
+    let stats = *ssd.stats();
+    assert_eq!(stats.nand_units.folding - before.nand_units.folding, 160);
+    assert_eq!(stats.nand_units.gc, 0);
+    let die_time = 80 * (SLC_PROG + SLC_READ + T_PROG) + 20 * T_ERASE;
+    let ratio = now.since(from).0 as f64 / die_time as f64;
+    assert!((1.0..1.05).contains(&ratio), "{ratio} of the time that the dies need");
+    ssd.audit().unwrap();
+}
+
+#[test]
+fn the_dynamic_part_may_be_small_and_stay_so_until_little_is_free() {
+    let mut ssd = device(0, |slc| (slc.dynamic_percent, slc.dynamic_superblocks_max) = (100, Some(3)));
+    let mut now = SimTime::ZERO;
+    let mut fill = |from: u64, to: u64| {
+        now = (from..to).fold(now, |now, i| ssd.write(now, units(i, 1)));
+        ssd.audit().unwrap();
+        (ssd.stats().slc_units_written, ssd.stats().nand_units.folding)
+    };
+    // 16 superblocks are free, of which 3 are borrowed, and kept as long as 3 are free.
+    assert_eq!(fill(0, 64), (24, 0));
+    assert_eq!(fill(64, 256 - 3 * 16), (24, 0));
+    assert_eq!(fill(256 - 3 * 16, 256), (24, 24));
+}
+
+#[test]
+fn a_dynamic_part_that_gives_way_is_folded_before_anything_is_collected() {
+    // Three quarters of the drive are full, and overwritten at random.
+    let run = |gives_way: bool| {
+        let mut ssd = device(0, |slc| (slc.dynamic_percent, slc.gives_way) = (50, gives_way));
+        let now = (0..192).fold(SimTime::ZERO, |now, i| ssd.write(now, units(i, 1)));
+        churn(&mut ssd, now, 192, 400);
+        ssd.audit().unwrap();
+        ssd
+    };
+    let [stays, gave] = [false, true].map(run);
+    assert_eq!([&stays, &gave].map(|ssd| ssd.stats().slc_units_written), [48; 2]);
+    assert_eq!([&stays, &gave].map(|ssd| ssd.stats().nand_units.gc), [116, 100]);
+    assert!(gave.stats().nand_units.folding > stays.stats().nand_units.folding);
 }
 
 /// They wear far faster than the others, which are alike.
