@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{Profile, ProfileError, SettingValue};
 use crate::drives::measured::Class;
 use crate::drives::{Entry, entries, some_text};
-use crate::ssd::{LinkKind, SsdConfig, TrimPlace, VictimPolicy};
+use crate::ssd::{LinkKind, MappingConfig, SsdConfig, TrimMap, TrimPlace, VictimPolicy};
 
 const FILE: &str = "profiles/ranges.toml";
 
@@ -84,6 +84,8 @@ pub enum Uncertain {
     TrimJournal,
     #[serde(rename = "trim.place")]
     TrimPlace,
+    #[serde(rename = "mapping.trim_map")]
+    TrimMap,
     #[serde(rename = "slc.dynamic_percent")]
     SlcDynamic,
     #[serde(rename = "gc.victim")]
@@ -91,7 +93,7 @@ pub enum Uncertain {
 }
 
 impl Uncertain {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::TrimCommand,
         Self::TrimRange,
         Self::TrimUnit,
@@ -99,6 +101,7 @@ impl Uncertain {
         Self::TrimLatency,
         Self::TrimJournal,
         Self::TrimPlace,
+        Self::TrimMap,
         Self::SlcDynamic,
         Self::Victim,
     ];
@@ -112,6 +115,7 @@ impl Uncertain {
             Self::TrimLatency => "trim.latency_per_command_ns",
             Self::TrimJournal => "trim.journal_ns",
             Self::TrimPlace => "trim.place",
+            Self::TrimMap => "mapping.trim_map",
             Self::SlcDynamic => "slc.dynamic_percent",
             Self::Victim => "gc.victim",
         }
@@ -140,23 +144,13 @@ impl Uncertain {
             Self::TrimLatency => trim.latency_per_command_ns,
             Self::TrimJournal => trim.journal_ns,
             Self::SlcDynamic => config.slc.as_ref()?.dynamic_percent.into(),
-            Self::TrimPlace => {
-                let word = match trim.place {
-                    TrimPlace::BeforeAck => "before_ack",
-                    TrimPlace::OwnCore => "own_core",
-                    TrimPlace::Background => "background",
-                };
-                return Some(SettingValue::Word(word.to_owned()));
+            Self::TrimPlace => return word_of(&PLACES, &trim.place),
+            Self::TrimMap => {
+                config.mapping.map_cache()?;
+                let MappingConfig::Page { trim_map, .. } = &config.mapping else { return None };
+                return word_of(&MAPS, trim_map);
             }
-            Self::Victim => {
-                let word = match config.gc.victim {
-                    VictimPolicy::Greedy => "greedy",
-                    VictimPolicy::CostBenefit => "cost_benefit",
-                    VictimPolicy::Fifo => "fifo",
-                    VictimPolicy::DChoices(_) => return None,
-                };
-                return Some(SettingValue::Word(word.to_owned()));
-            }
+            Self::Victim => return word_of(&VICTIMS, &config.gc.victim),
         }))
     }
 
@@ -181,26 +175,40 @@ impl Uncertain {
             (Self::SlcDynamic, SettingValue::Whole(percent)) => {
                 config.slc.as_mut()?.dynamic_percent = u32::try_from(*percent).ok()?;
             }
-            (Self::TrimPlace, SettingValue::Word(word)) => {
-                trim.place = match &**word {
-                    "before_ack" => TrimPlace::BeforeAck,
-                    "own_core" => TrimPlace::OwnCore,
-                    "background" => TrimPlace::Background,
-                    _ => return None,
-                }
-            }
-            (Self::Victim, SettingValue::Word(word)) => {
-                config.gc.victim = match &**word {
-                    "greedy" => VictimPolicy::Greedy,
-                    "cost_benefit" => VictimPolicy::CostBenefit,
-                    "fifo" => VictimPolicy::Fifo,
-                    _ => return None,
-                }
+            (Self::TrimPlace, SettingValue::Word(word)) => trim.place = of_word(&PLACES, word)?,
+            (Self::Victim, SettingValue::Word(word)) => config.gc.victim = of_word(&VICTIMS, word)?,
+            (Self::TrimMap, SettingValue::Word(word)) => {
+                let MappingConfig::Page { trim_map, .. } = &mut config.mapping else { return None };
+                *trim_map = of_word(&MAPS, word)?;
             }
             _ => return None,
         }
         Some(())
     }
+}
+
+const PLACES: [(&str, TrimPlace); 3] = [
+    ("before_ack", TrimPlace::BeforeAck),
+    ("own_core", TrimPlace::OwnCore),
+    ("background", TrimPlace::Background),
+];
+const MAPS: [(&str, TrimMap); 3] =
+    [("dropped", TrimMap::Dropped), ("changed", TrimMap::Changed), ("written", TrimMap::Written)];
+/// Those without a number.
+const VICTIMS: [(&str, VictimPolicy); 4] = [
+    ("greedy", VictimPolicy::Greedy),
+    ("cost_benefit", VictimPolicy::CostBenefit),
+    ("fifo", VictimPolicy::Fifo),
+    ("random", VictimPolicy::Random),
+];
+
+fn word_of<T: PartialEq>(words: &[(&str, T)], of: &T) -> Option<SettingValue> {
+    let (word, _) = words.iter().find(|(_, value)| value == of)?;
+    Some(SettingValue::Word((*word).to_owned()))
+}
+
+fn of_word<T: Copy>(words: &[(&str, T)], word: &str) -> Option<T> {
+    words.iter().find(|(known, _)| *known == word).map(|(_, value)| *value)
 }
 
 /// The range of a setting on one drive.
@@ -291,12 +299,17 @@ impl Profile {
             let [low, high] = [range.low, range.high].map(SettingValue::Whole);
             Some((low, high, Basis::Own, range.source.clone()))
         };
+        let source = |setting: Uncertain| match setting {
+            // Whoever says that the map lies in the flash does not say what a TRIM does to it.
+            Uncertain::TrimMap => self.sources.get(setting.name()).map(String::as_str),
+            _ => self.source(setting.name()),
+        };
         let is_known = |factor: Factor| {
-            let of = |setting: &Uncertain| setting.factor() == factor;
-            Uncertain::ALL.iter().filter(|s| of(s)).any(|setting| {
+            let has_source = |setting: &Uncertain| {
                 let is_own = self.ranges.contains_key(setting.name());
-                !is_own && self.source(setting.name()).is_none_or(|source| !source.contains("assumed"))
-            })
+                !is_own && source(*setting).is_some_and(|source| !source.contains("assumed"))
+            };
+            Uncertain::ALL.iter().filter(|setting| setting.factor() == factor).any(has_source)
         };
         let class = Class::of(&self.config);
         let has_assumed = Factor::ALL.iter().any(|factor| !is_known(*factor));
@@ -385,6 +398,8 @@ mod tests {
         for (name, class) in [
             ("sata-generic", Class::Sata),
             ("ufs4-256gb", Class::UfsEmmc),
+            ("nvme-1tb-slc", Class::NvmeDram),
+            ("sata-960gb-enterprise", Class::Sata),
             ("nvme-generic", Class::NvmeDram),
             ("nvme-512gb-qlc", Class::NvmeDram),
             ("nvme-500gb-dramless", Class::NvmeNoDram),
@@ -409,6 +424,15 @@ mod tests {
                 "trim.cost_per_command_ns 20000 20000 500000",
                 "trim.cost_per_unit_ns 1 1 19",
                 "trim.place background background before_ack",
+            ]
+        );
+        assert_eq!(
+            shown(&of("nvme-500gb-dramless")),
+            [
+                "trim.cost_per_command_ns 20000 160000 500000",
+                "trim.cost_per_unit_ns 1 4 400",
+                "trim.place background own_core before_ack",
+                "mapping.trim_map dropped dropped written",
             ]
         );
         for name in ["vendor1", "zero-cost", "ufs21-64gb", "sata-60gb-2011"] {
