@@ -166,9 +166,9 @@ fn limited_deletions_have_a_table_of_what_waits() {
     let text = super::table::render(&comparison, false);
     let rows: Vec<&str> = text.lines().skip_while(|line| !line.starts_with("Limited deletions")).collect();
     assert_eq!(rows[2], "policy                  delayed  at once  waiting: max  at the end  longest");
-    assert_eq!(rows[4], "commit+rocksdb:64MiB/s   10 MiB   11 MiB        12 MiB      13 MiB  14.00 ms");
+    assert_eq!(rows[4], "commit+rocksdb:64MiB/s   10 MiB   11 MiB        12 MiB      13 MiB    14 ms");
     assert_eq!(rows[5], "", "there is no row for off");
-    assert!(super::report::html(&comparison).unwrap().contains("<td>14.00 ms</td>"));
+    assert!(super::report::html(&comparison).unwrap().contains("<td>14 ms</td>"));
     let cells = &json_of(&comparison)["cells"];
     assert_eq!(cells[1]["deletions"]["waiting_bytes_end"], mib(13));
     assert!(cells[0].get("deletions").is_none());
