@@ -6,7 +6,8 @@
 //!
 //! Where a write finds no room while there is trash, the task goes on without pauses, and the write is tried again after
 //! each piece. This is assumed: RocksDB fails, and looks every 5 s whether it can go on
-//! (`SstFileManagerImpl::ClearError`); Pebble hurries 16 GiB earlier. The space in use stands for the size of a database (`max_trash_db_ratio`).
+//! (`SstFileManagerImpl::ClearError`); Pebble hurries 16 GiB earlier. The space in use stands for the size of a database
+//! (`max_trash_db_ratio`).
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
