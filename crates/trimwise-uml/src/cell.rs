@@ -186,6 +186,11 @@ impl KernelPolicy {
 
     /// Converts a policy that was asked for as `text`.
     fn asked(policy: Trimmer, text: &str, target: &KernelTarget) -> Result<Self, Mistake> {
+        if policy.spec().limit().is_some() {
+            let why =
+                format!("'{text}': limits on deletions are modelled above the model's file system only");
+            return Err(Mistake::that(why).expected(policy.spec().without_limit().to_string()));
+        }
         let spec = match policy {
             Trimmer::Daemon(spec) => return Ok(Self::Daemon(spec)),
             Trimmer::Block(spec) => return Self::asked_below(spec, text, target),

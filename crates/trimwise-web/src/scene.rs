@@ -375,6 +375,9 @@ impl Scene {
             .policy
             .parse()
             .map_err(|e: trimwise::policy::PolicyError| SceneError::Policy(e.to_string()))?;
+        if spec.limit().is_some() {
+            return Err(SceneError::Policy("no application limits its deletions on this page".to_owned()));
+        }
         let sim = Sim::new();
         let host = HostConfig::of(LinuxVersion::TODAY, MEMORY);
         let drive = Drive::new(&ssd, Default::default(), settings.seed.into())

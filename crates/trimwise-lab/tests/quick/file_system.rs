@@ -83,12 +83,13 @@ fn a_file_system_goes_with_the_model_s_options_only() {
 
 #[test]
 fn what_no_kernel_does_is_told_at_once() {
-    let line = "compare --target kernel:6.12:xfs --workload append --days 1 --policy off lazy judicious async \
+    let line = "compare --target kernel:6.12:xfs --workload append --days 1 --policy off lazy judicious async batch:1d+steps \
                 discard=async";
     let expected = [
         "'lazy' is not a policy of xfs on a real kernel; expected off (mount option nodiscard), commit",
         "'judicious' is not a policy of xfs",
         "'async' is not a policy of xfs",
+        "'batch:1d+steps': limits on deletions are modelled above the model's file system only; expected batch:1d",
         "'discard=async' is not a policy of xfs",
         "--days cannot be used with --workload append: it times a single operation",
     ];

@@ -92,6 +92,9 @@ impl Plan {
         {
             file.expect_to_trim()?;
         }
+        if let Some(limited) = plan.policies.iter().find(|policy| policy.spec().limit().is_some()) {
+            plan.workload.expect_deletions(limited)?;
+        }
         for (_, device) in &plan.devices {
             for policy in &plan.policies {
                 check_trim(device, (policy, policy.needs_trim()), ", or off and the bound ideal")?;

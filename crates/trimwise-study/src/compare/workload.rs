@@ -258,6 +258,21 @@ impl Workload {
         Err(Mistake::on("days").that_is(why).expected(expected).fail())
     }
 
+    /// Rejects a workload whose deletions no application can limit.
+    pub fn expect_deletions(&self, limited: impl std::fmt::Display) -> Result<(), Failure> {
+        let why = match &self.kind {
+            Kind::Postmark(..) | Kind::Program(..) => return Ok(()),
+            Kind::Timed(_) => "it times the removal itself",
+            Kind::Trace(_) => "a trace has no files",
+            Kind::Command(_) => "a program deletes by itself",
+        };
+        let why = words!["cannot be limited with ", set("workload", &self.argument), ": ", why];
+        Err(Mistake::of("policies", limited)
+            .that_is(why)
+            .expected("PostMark, an application or a fio job")
+            .fail())
+    }
+
     /// The error for a program where there is only a model of Linux.
     pub fn needs_linux(&self) -> Failure {
         let expected = words![

@@ -20,12 +20,13 @@ use crate::files::{FileError, Files as _};
 use crate::fs::host::HostConfig;
 use crate::fs::layout::{FormatError, FormatOptions};
 use crate::fs::{Ext4, Volume};
-use crate::policy::{LinuxVersion, Policy};
+use crate::policy::{Limit, LinuxVersion, Policy};
 use crate::profile::Profile;
 use crate::ssd::{ConfigError, Drive, Faults, SsdConfig};
 use crate::units::{Bytes, SimDuration, Utilization};
 use crate::workload::ageing;
 use crate::workload::days::{Paced, Pacer};
+use crate::workload::limited::Limited;
 use crate::workload::own::OwnWorkload;
 use crate::workload::postmark::layout::LocationError;
 use crate::workload::postmark::{self, PostmarkConfig, Progress, RunError};
@@ -124,6 +125,11 @@ impl CellSpec {
         let queue = BlockQueue::new(sim, Drive::new(&self.ssd, self.faults, self.seed)?, self.host.queue);
         self.thin.into_iter().for_each(|thin| queue.put_thin(thin));
         Ok(queue)
+    }
+
+    /// The limit of the application on its deletions.
+    fn limit(&self) -> Option<Limit> {
+        self.policy.id().known()?.spec().limit()
     }
 
     /// The seed of this repetition, for ageing and for the choice of the file to remove.
@@ -276,6 +282,10 @@ async fn run_on(
             let what = "a workload that times one operation cannot be spread over days".to_owned();
             return Err(CellError::Test { device: spec.device.clone(), what });
         }
+        Workload::Timed(_) | Workload::Own(_) if spec.limit().is_some() => {
+            let what = "the deletions of this workload cannot be limited".to_owned();
+            return Err(CellError::Test { device: spec.device.clone(), what });
+        }
         Workload::Postmark(config) => run_postmark(&fs, spec, config, progress).await?,
         Workload::Timed(timed) => run_timed(&fs, spec, *timed).await?,
         Workload::Program(program) => run_program(&fs, spec, program).await?,
@@ -312,14 +322,17 @@ async fn run_postmark(
     let gauge = Gauge::start(fs);
     let days = spec.days.as_ref().map(|days| days::Running::begin(fs, days));
     let pacer = days.as_ref().map(|days| days.pacer(postmark::operations(config), 1, spec.draw_seed()));
-    let result = postmark::run_paced(fs, config, pacer.as_ref(), progress).await;
+    let limited = Limited::start(fs, spec.limit());
+    let result = postmark::run_paced(&limited, config, pacer.as_ref(), progress).await;
     let outcome = result.map_err(|source| CellError::Workload {
         device: spec.device.clone(),
         policy: spec.policy.to_string(),
         source: Box::new(source),
     })?;
     let cell = Cell::of_postmark(cell_id(spec), &outcome, config.report);
-    Ok(finished(cell, gauge, days, pacer.as_ref().map(Pacer::paced)).await)
+    let cell = finished(cell, gauge, days, pacer.as_ref().map(Pacer::paced)).await;
+    let deletions = limited.stop().await.map_err(|source| spec.file_failed(source))?;
+    Ok(Cell { deletions, ..cell })
 }
 
 async fn finished(cell: Cell, gauge: Gauge, days: Option<days::Running>, paced: Option<Paced>) -> Cell {
@@ -349,7 +362,7 @@ async fn run_program(fs: &Ext4, spec: &CellSpec, program: &Program) -> Result<Ce
     let failed = |source| spec.file_failed(source);
     fs.queue().set_content(Content::new(program.content(), 0));
     let session = Session::new(program.clone(), spec.draw_seed());
-    session.prepare(fs).await.map_err(failed)?;
+    session.prepare(&Limited::start(fs, None)).await.map_err(failed)?;
     let gauge = Gauge::start(fs);
     let begin = fs.now();
     let days = spec.days.as_ref().map(|days| days::Running::begin(fs, days));
@@ -357,7 +370,8 @@ async fn run_program(fs: &Ext4, spec: &CellSpec, program: &Program) -> Result<Ce
         Some(DaysSpec { days, .. }) => session.spread(days, begin),
         None => session,
     });
-    let ends = joined(run_tasks(fs, &session).await).map_err(failed)?;
+    let limited = Limited::start(fs, spec.limit());
+    let ends = joined(run_tasks(&limited, &session).await).map_err(failed)?;
     // Freed space counts from its commit on, and ext4's first may be 5 s away.
     let is_uncommitted = ends.iter().any(TaskEnd::frees) && !gauge.has_freed(fs);
     if is_uncommitted {
@@ -369,12 +383,13 @@ async fn run_program(fs: &Ext4, spec: &CellSpec, program: &Program) -> Result<Ce
     }
     let cell = Cell::of_program(cell_id(spec), duration, ends);
     let cell = finished(cell, gauge, days, session.paced()).await;
-    session.remove(fs).await.map_err(failed)?;
-    Ok(cell)
+    let deletions = limited.stop().await.map_err(failed)?;
+    session.remove(&Limited::start(fs, None)).await.map_err(failed)?;
+    Ok(Cell { deletions, ..cell })
 }
 
-pub async fn run_tasks(fs: &Ext4, session: &Rc<Session>) -> Vec<Result<TaskEnd, FileError>> {
-    let sim = fs.queue().sim().clone();
+pub async fn run_tasks(fs: &Limited, session: &Rc<Session>) -> Vec<Result<TaskEnd, FileError>> {
+    let sim = fs.sim().clone();
     let (sender, ended) = (Rc::new(RefCell::new(Vec::new())), Event::new(&sim));
     for task in 0..session.tasks() {
         let (fs, session, sender, ended) =

@@ -15,6 +15,7 @@ use super::summary::PolicySummary;
 use crate::numbers::{MINUS, NONE, nanoseconds, percent, significant, thousands, time, units_as_bytes};
 use crate::policy::Ledger;
 use crate::units::UNIT_BYTES;
+use crate::workload::limited::DeletionFigures;
 
 /// A figure of a policy on a device.
 #[derive(Debug)]
@@ -103,6 +104,8 @@ pub enum View {
     Days,
     /// The table of thin storage.
     Thin,
+    /// The table of what removed files wait for, under a limit on deletions.
+    Deletions,
     /// The report of two runs: the figure of each.
     Pair,
     /// The report of two runs: how much larger the second run's figure is.
@@ -131,6 +134,7 @@ impl View {
             Self::Ledger | Self::SummaryLedger => p.runs.iter().all(|run| run.ledger.is_some()),
             Self::Days => p.runs.iter().all(|run| run.days.is_some()),
             Self::Thin => p.runs.iter().all(|run| thin(run, |_| 0.0).is_some()),
+            Self::Deletions => p.runs.iter().all(|run| run.deletions.is_some()),
             _ => true,
         }
     }
@@ -209,6 +213,11 @@ fn device(cell: &Cell, figure: fn(&DeviceFigures) -> Option<f64>) -> Option<f64>
 fn thin(cell: &Cell, bytes: fn(&ThinFigures) -> f64) -> Option<f64> {
     let figures = cell.device_stats.as_ref()?.thin.as_ref()?;
     Some(bytes(figures) / UNIT_BYTES as f64)
+}
+
+/// Returns a figure of removed files, in units.
+fn removed(cell: &Cell, bytes: fn(&DeletionFigures) -> u64) -> Option<f64> {
+    Some(bytes(cell.deletions.as_ref()?) as f64 / UNIT_BYTES as f64)
 }
 
 fn ledger(cell: &Cell, figure: fn(&Ledger) -> u64) -> Option<f64> {
@@ -307,6 +316,44 @@ pub static FIGURES: &[&Figure] = &[
         Median(|c| device(c, |d| d.stale_units_end.map(|units| units as f64))),
         &[(View::TableElse, "stale end"), (View::Days, "at the end"), (View::Summary, "")],
         "Stale units at the end of the workload.",
+    )
+    .less_is_better(),
+    &Figure::new(
+        "delayed_units",
+        Units,
+        Median(|c| removed(c, |removed| removed.delayed_bytes)),
+        &[(View::Deletions, "delayed")],
+        "Removed files that had to wait.",
+    ),
+    &Figure::new(
+        "deleted_at_once_units",
+        Units,
+        Median(|c| removed(c, |removed| removed.at_once_bytes)),
+        &[(View::Deletions, "at once")],
+        "Removed files that went at once, since too much waited.",
+    ),
+    &Figure::new(
+        "waiting_units_max",
+        Units,
+        Median(|c| removed(c, |removed| removed.waiting_bytes_max)),
+        &[(View::Deletions, "waiting: max")],
+        "The most that removed files took up while they waited.",
+    )
+    .less_is_better(),
+    &Figure::new(
+        "waiting_units_end",
+        Units,
+        Median(|c| removed(c, |removed| removed.waiting_bytes_end)),
+        &[(View::Deletions, "at the end")],
+        "What removed files still took up when the workload ended.",
+    )
+    .less_is_better(),
+    &Figure::new(
+        "deletion_longest_ns",
+        Nanoseconds,
+        Median(|c| c.deletions.map(|removed| removed.longest_ns as f64)),
+        &[(View::Deletions, "longest")],
+        "The longest time from the removal of a file until all of it was gone.",
     )
     .less_is_better(),
     &Figure::new(
@@ -601,6 +648,13 @@ mod tests {
             maps: 38,
             fitrim_units: 39,
         });
+        run.deletions = Some(DeletionFigures {
+            delayed_bytes: 101 * UNIT_BYTES,
+            at_once_bytes: 102 * UNIT_BYTES,
+            waiting_bytes_max: 103 * UNIT_BYTES,
+            waiting_bytes_end: 104 * UNIT_BYTES,
+            longest_ns: 105,
+        });
         let mut off = cell("d", "off", 0, 3.0, 1);
         off.device_stats.as_mut().unwrap().gc_units_copied = 100;
         let cells = [off, run];
@@ -620,6 +674,7 @@ mod tests {
                  time saved: 2",
             ),
             (View::Thin, "used: 41, held: 42, beyond: mean: 43.5, max: 44, at the end: 45"),
+            (View::Deletions, "delayed: 101, at once: 102, waiting: max: 103, at the end: 104, longest: 105"),
             (View::Days, "stale mean: 4.5, max: 5, at the end: 6, sweeps: 72, longest: 36, sent: 39"),
             (View::Pair, "WA: 1.5"),
             (View::PairChange, "erases: 2, GC time: 3072"),

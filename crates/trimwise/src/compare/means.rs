@@ -76,14 +76,14 @@ impl Means {
         let is_beyond_link = spec.fills_commands() && host.link != Some(LinkKind::Nvme);
         let is_discard = match spec.native_to() {
             Some(Native::Linux(discard)) => host.discard == Some(discard),
-            _ => spec.without_gate() == PolicySpec::COMMIT,
+            _ => spec.without_gate().without_limit() == PolicySpec::COMMIT,
         };
         let is_stock = spec == PolicySpec::OFF || spec.batch().is_some_and(|batch| batch.units_min <= 1);
         match spec.native_to() {
             _ if !spec.is_usable() || is_beyond_link => Self::Bound,
             _ if is_stock || (is_discard && spec.gate().is_none()) => Self::Stock,
             // trimwised follows a gate by remounting with and without `discard`.
-            _ if is_discard => Self::Trimwised,
+            _ if is_discard && spec.limit().is_none() => Self::Trimwised,
             Some(Native::FileSystem(_)) => Self::Elsewhere,
             Some(Native::Linux(_)) => Self::OtherLinux,
             None if spec.lazy().is_some() => Self::Ext4Trim,

@@ -16,6 +16,7 @@ use crate::units::SimDuration;
 use crate::workload::fragmenting::Removal;
 use crate::workload::full_write::FullWrite;
 use crate::workload::latency::{LatencySummary, OpLatencies, Operation};
+use crate::workload::limited::DeletionFigures;
 pub use crate::workload::postmark::PostmarkFigures;
 use crate::workload::postmark::{Outcome, ReportFormat, report};
 use crate::workload::stage::{self, TaskEnd};
@@ -43,6 +44,9 @@ pub struct Cell {
     pub device_stats: Option<DeviceFigures>,
     /// The fate of freed units, and the cost and savings of TRIM; `None` on a real directory.
     pub ledger: Option<CellLedger>,
+    /// What became of removed files, if the application limits its deletions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deletions: Option<DeletionFigures>,
     /// Latency of each operation or kind of request that occurred, by name: of PostMark, applications, fio jobs and
     /// traces.
     pub latency: BTreeMap<Cow<'static, str>, LatencySummary>,
@@ -152,6 +156,7 @@ impl Cell {
             workload,
             device_stats: None,
             ledger: None,
+            deletions: None,
             latency: BTreeMap::new(),
             judged: None,
             drive: None,

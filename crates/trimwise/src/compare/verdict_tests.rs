@@ -38,6 +38,7 @@ pub(in crate::compare) fn cell(device: &str, policy: &str, rep: u32, seconds: f6
             creation_alone_per_s: 0.0,
             deletion_alone_per_s: 0.0,
         }),
+        deletions: None,
         ledger: None,
         device_stats: Some(crate::compare::result::DeviceFigures {
             host_units_written: 1000,
@@ -189,6 +190,8 @@ fn regression_stock_linux_fills_no_command_on_sata_so_no_such_row_is_used() {
             ("off", Means::Stock),
             ("commit", Means::Stock),
             ("batch:1w", Means::Stock),
+            ("commit+rocksdb:64MiB/s", Means::Stock),
+            ("set:40:90+pebble", Means::Bound),
             ("batch:1w:64KiB", Means::Bound),
             ("trimwised", Means::Trimwised),
             ("trimwised:lazy+reuse", Means::Trimwised),

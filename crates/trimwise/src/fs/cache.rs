@@ -232,6 +232,26 @@ impl PageCache {
         dropped
     }
 
+    /// Drops a file's pages from `page` on; none may be under write-back or being read. Returns the dirty ones.
+    pub(crate) fn forget_from(&mut self, table: &mut ChunkTable, page: u64) -> Vec<u64> {
+        let mut dropped = Vec::new();
+        for (index, first, count) in in_chunks(page, (table.end() * CHUNK_PAGES).saturating_sub(page)) {
+            let Some(ChunkId(id)) = table.get(index) else { continue };
+            let bits = mask(first, count);
+            let c = &mut self.chunks[id as usize];
+            debug_assert_eq!((c.writeback | c.reading) & bits, 0);
+            let (dirty, gone) = (c.dirty & bits, c.present & bits);
+            (c.dirty, c.present) = (c.dirty & !bits, c.present & !bits);
+            dropped.extend((0..CHUNK_PAGES).filter(|i| dirty & 1 << i != 0).map(|i| index * CHUNK_PAGES + i));
+            self.give_pages(u64::from(gone.count_ones()));
+            if first == 0 {
+                self.evict(table, index);
+            }
+        }
+        self.dirty_pages -= dropped.len() as u64;
+        dropped
+    }
+
     /// Returns the least recently used chunk that can be evicted, as owner and position, if memory is short.
     ///
     /// The caller must then call [`PageCache::evict`], which clears the owner's table entry.
@@ -263,12 +283,15 @@ impl PageCache {
         }
     }
 
-    fn remove(&mut self, id: u32) {
-        let pages = u64::from(self.chunks[id as usize].present.count_ones());
+    fn give_pages(&mut self, pages: u64) {
         if let Some(lists) = &mut self.lists {
             lists.give(pages, self.present_pages >= self.capacity_pages);
         }
         self.present_pages -= pages;
+    }
+
+    fn remove(&mut self, id: u32) {
+        self.give_pages(u64::from(self.chunks[id as usize].present.count_ones()));
         self.unlink(id);
         self.vacant.push(id);
     }

@@ -22,7 +22,7 @@ const EXTENT_MAX: u64 = 32_768;
 const IN_BLOCK: usize = 340;
 
 impl Inode {
-    fn tree_fits_inode(&self) -> bool {
+    pub(super) fn tree_fits_inode(&self) -> bool {
         if self.extents.len() > IN_INODE || self.unwritten.len() > IN_INODE {
             return false;
         }

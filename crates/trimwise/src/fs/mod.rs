@@ -496,6 +496,13 @@ impl Ext4 {
         Some(disk.inodes[inode as usize].extents.iter().map(|e| e.blocks).collect())
     }
 
+    /// Returns the length of a file; `None` if there is none of that name.
+    pub fn length(&self, path: &str) -> Option<Bytes> {
+        let disk = &self.0.state.borrow().disk;
+        let entry = disk.names.get(path).filter(|entry| !entry.is_directory)?;
+        Some(Bytes(disk.inodes[entry.inode as usize].size_bytes))
+    }
+
     pub(crate) fn free_extents(&self) -> Vec<(u64, u64)> {
         let allocator = &self.0.state.borrow().disk.allocator;
         allocator.free_from(0, u64::MAX).map(|extent| (extent.start.0, extent.units)).collect()
@@ -553,7 +560,7 @@ impl Ext4 {
         (self.allocatable_units(state) + state.withheld_units).saturating_sub(state.reserved_pages)
     }
 
-    fn bytes_free(&self) -> Bytes {
+    pub(crate) fn bytes_free(&self) -> Bytes {
         Bytes::from_units(self.promisable_units(&self.0.state.borrow()))
     }
 }

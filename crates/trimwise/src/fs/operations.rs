@@ -323,6 +323,13 @@ impl Ext4 {
         Ok(())
     }
 
+    /// Makes all changes of names durable, as the fsync of a directory does.
+    pub(crate) async fn sync_names(&self) {
+        self.0.sim.charge(self.0.host.cpu.syscall).await;
+        let tid = self.0.state.borrow().journal.newest_open_tid();
+        self.commit_or_flush(tid).await;
+    }
+
     /// Makes earlier writes durable: commits `tid` if given, and flushes the device unless the commit does
     /// (`ext4_sync_file`).
     async fn commit_or_flush(&self, tid: Option<u64>) {

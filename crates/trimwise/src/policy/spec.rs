@@ -11,6 +11,7 @@ use std::fmt;
 
 use super::batch::BatchConfig;
 use super::lazy::LazyConfig;
+use super::limit::{self, Limit};
 use super::set::{Set, SetConfig};
 use super::{Governor, Native, TERMS, batch, commit, ideal, judicious, lazy, off, quiet};
 use crate::units::SimDuration;
@@ -26,6 +27,8 @@ pub use grammar::PolicyError;
 pub struct PolicySpec {
     gate: Option<SetConfig>,
     issuer: Issuer,
+    /// The limit of the application on its deletions.
+    limit: Option<Limit>,
 }
 
 /// Returns all terms with their arguments and meaning, for help texts.
@@ -42,8 +45,9 @@ fn terms_of(is_accepted: impl Fn(&Term) -> bool) -> Vec<(&'static str, &'static 
     all.extend([
         ("set:LOW:HIGH[:WINDOW]", "on above HIGH %, off below LOW %, between them on unless use rises"),
         ("catchup", "with set: turning on also trims what was freed while it was off"),
-        ("TERM+TERM", "terms combined, as in set:40:90+lazy+reuse"),
     ]);
+    all.extend(limit::FORMS);
+    all.push(("TERM+TERM", "terms combined, as in set:40:90+lazy+reuse"));
     all
 }
 
@@ -55,12 +59,13 @@ impl PolicySpec {
     pub const TOGETHER: Self = Self::plain(&commit::TOGETHER);
     pub const JUDICIOUS: Self = Self::plain(&judicious::TERM);
     /// The default policy of the device-mapper target `kernel/dm-trim`.
-    pub const QUIET: Self = Self { gate: None, issuer: Issuer::new(&quiet::TERM, quiet::DEFAULTS) };
+    pub const QUIET: Self =
+        Self { gate: None, issuer: Issuer::new(&quiet::TERM, quiet::DEFAULTS), limit: None };
     /// The device learns of freed space at once, at no cost.
     pub const IDEAL: Self = Self::plain(&ideal::TERM);
 
     const fn plain(term: &'static Term) -> Self {
-        Self { gate: None, issuer: Issuer::new(term, [0; 2]) }
+        Self { gate: None, issuer: Issuer::new(term, [0; 2]), limit: None }
     }
 
     /// Returns one policy of every kind, for tests that must hold under all of them.
@@ -90,7 +95,17 @@ impl PolicySpec {
     }
 
     pub(crate) fn live(self) -> LiveUse {
-        self.issuer.term.live
+        // trimwised deletes nothing.
+        if self.limit.is_some() { LiveUse::Unsuited } else { self.issuer.term.live }
+    }
+
+    /// Returns the limit of the application on its deletions.
+    pub fn limit(self) -> Option<Limit> {
+        self.limit
+    }
+
+    pub fn without_limit(self) -> Self {
+        Self { limit: None, ..self }
     }
 
     /// Returns true if a stock host can follow the policy.
@@ -145,7 +160,7 @@ impl PolicySpec {
 impl From<BatchConfig> for PolicySpec {
     fn from(config: BatchConfig) -> Self {
         let issuer = Issuer::new(&batch::TERM, config.arguments());
-        Self { gate: None, issuer }
+        Self { gate: None, issuer, limit: None }
     }
 }
 
@@ -172,6 +187,7 @@ impl fmt::Display for PolicySpec {
         if self.gate.is_none() || self.issuer != Self::COMMIT.issuer {
             terms.push(self.issuer.to_string());
         }
+        terms.extend(self.limit.map(|limit| limit.to_string()));
         f.pad(&terms.join("+"))
     }
 }

@@ -7,6 +7,7 @@ pub mod fio;
 pub mod fragmenting;
 pub mod full_write;
 pub mod latency;
+pub mod limited;
 pub mod own;
 pub mod postmark;
 pub mod program;

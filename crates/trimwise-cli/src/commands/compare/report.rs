@@ -41,6 +41,7 @@ struct Page {
     ledger_header: Vec<&'static str>,
     days_header: Vec<&'static str>,
     thin_header: Vec<&'static str>,
+    deletions_header: Vec<&'static str>,
 }
 
 #[derive(Serialize)]
@@ -56,6 +57,7 @@ struct Device {
     ledger: Vec<Vec<String>>,
     days: Vec<Vec<String>>,
     thin: Vec<Vec<String>>,
+    deletions: Vec<Vec<String>>,
     figures: Vec<Figure>,
     latency: Vec<[String; 7]>,
 }
@@ -86,6 +88,7 @@ pub fn html(comparison: &Comparison) -> Result<String, Failure> {
             ledger: figures::rows(View::Ledger, device).1,
             days: figures::rows(View::Days, device).1,
             thin: figures::rows(View::Thin, device).1,
+            deletions: figures::rows(View::Deletions, device).1,
             figures: charts::of(&[("", device)], summary.measure, &mut styles)
                 .iter()
                 .map(Figure::of)
@@ -127,6 +130,7 @@ pub fn html(comparison: &Comparison) -> Result<String, Failure> {
         ledger_header: figures::headings(View::Ledger),
         days_header: figures::headings(View::Days),
         thin_header: figures::headings(View::Thin),
+        deletions_header: figures::headings(View::Deletions),
     };
     rendered(include_str!("report.html"), &page)
 }

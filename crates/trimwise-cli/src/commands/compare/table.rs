@@ -37,9 +37,14 @@ pub fn render(comparison: &Comparison, details: bool) -> String {
         text += &(titled_in_two(&title, &header, &rows, parted_at) + "\n");
         export::replace(|| for_programs(device, comparison, summary.measure, &TABLE));
         text.extend(beyond(device, comparison));
-        let (header, rows) = figures::rows(View::Thin, device);
-        if !rows.is_empty() {
-            text += &(titled("Thin storage: what is used, and what is held", &header, &rows) + "\n");
+        for (title, view) in [
+            ("Thin storage: what is used, and what is held", View::Thin),
+            ("Limited deletions: what waits to be deleted", View::Deletions),
+        ] {
+            let (header, rows) = figures::rows(view, device);
+            if !rows.is_empty() {
+                text += &(titled(title, &header, &rows) + "\n");
+            }
         }
         let latencies = latencies(device);
         let is_judged = matches!(summary.measure, Measure::Latency(..));

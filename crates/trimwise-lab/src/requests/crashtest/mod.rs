@@ -127,6 +127,11 @@ impl Plan {
             let expected = "a policy of the file system, or dm-trim[:POLICY]";
             return Err(Mistake::of("policies", name).because(why).expected(expected).fail());
         }
+        if let Some((name, policy)) = policies.iter().find(|(_, policy)| policy.spec().limit().is_some()) {
+            let expected = format!("{}", policy.spec().without_limit());
+            let why = "no application limits its deletions here";
+            return Err(Mistake::of("policies", name).because(why).expected(expected).fail());
+        }
         let (cuts, numbers) = match request.run {
             Some(run) => ((run + 1) * CUTS_PER_RUN, vec![run]),
             None => {

@@ -24,6 +24,7 @@ enum Op {
     Overwrite(u8, u64, usize),
     Read(u8, u64, usize),
     Unlink(u8),
+    Shorten(u8, u64),
     Fsync(u8),
     Fdatasync(u8),
     Rename(u8, u8),
@@ -102,6 +103,7 @@ impl Model {
                 assert_eq!(result.is_ok(), self.files.remove(&path_of(f)).is_some(), "{result:?}");
                 self.guarded.borrow_mut().live.remove(&path_of(f));
             }
+            Op::Shorten(f, bytes) => self.shorten(f, bytes).await,
             Op::Fsync(f) => {
                 if let Ok(mut file) = self.fs.open(&path_of(f), OpenMode::Read).await {
                     self.fs.fsync(&mut file).await.unwrap();
@@ -191,6 +193,18 @@ impl Model {
             }
             Err(error) => self.is_full(missing, &error).await,
         }
+        self.fs.close(open).await.unwrap();
+    }
+
+    async fn shorten(&mut self, f: u8, bytes: u64) {
+        let path = path_of(f);
+        let Some(model) = self.files.get_mut(&path) else { return };
+        let bytes = bytes.min(model.bytes);
+        let open = self.fs.open(&path, OpenMode::CreateKeep).await.unwrap();
+        self.guarded.borrow_mut().freeing(&self.fs, &path);
+        self.fs.shorten(&open, bytes).await;
+        model.pages.retain(|page| *page < bytes.div_ceil(UNIT_BYTES));
+        model.bytes = bytes;
         self.fs.close(open).await.unwrap();
     }
 
@@ -388,5 +402,17 @@ proptest! {
     #[test]
     fn agrees_with_a_map_of_files(policy in 0..hosts().len(), ops in prop::collection::vec(op(), 1..200)) {
         run(policy, ops);
+    }
+
+    /// Without TRIM, and with it at each commit.
+    #[test]
+    fn files_that_are_cut_off_agree_with_a_map_of_files(
+        policy in prop_oneof![Just(PolicySpec::OFF), Just(PolicySpec::COMMIT)],
+        ops in prop::collection::vec(
+            prop_oneof![4 => op(), 1 => (0u8..11, 0u64..16 << 20).prop_map(|(f, at)| Op::Shorten(f, at))],
+            1..200,
+        ),
+    ) {
+        run(hosts().iter().position(|(host, _)| *host == policy).unwrap(), ops);
     }
 }

@@ -7,6 +7,7 @@ use thiserror::Error;
 
 use super::term::{Issuer, LiveUse, Term, without_arguments};
 use super::{PolicySpec, TERMS, terms_of};
+use crate::policy::limit::{self, Limit};
 use crate::policy::set::SetConfig;
 use crate::spelling::{Accepted, nearest};
 use crate::units::{Bytes, SimDuration, UNIT_BYTES};
@@ -76,14 +77,23 @@ impl<'a> Part<'a> {
 
     /// Parses the size of an extent, in units.
     pub(crate) fn extent_units(self) -> Result<u64, Wrong> {
-        const UNITS: [(&str, u64); 3] = [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
-        match self.quantity(&UNITS, 1 << 40).filter(|bytes| bytes % UNIT_BYTES == 0) {
-            Some(bytes) => Ok(Bytes(bytes).units_floor()),
-            None => wrong(
-                self.at,
-                format!("smallest extent '{}'", self.text),
-                "a multiple of 4KiB with its unit: 64KiB, 1MiB",
-            ),
+        self.size("smallest extent", "a multiple of 4KiB with its unit: 64KiB, 1MiB").map(Bytes::units_floor)
+    }
+
+    /// Parses a size of whole units.
+    pub fn size(self, name: &str, expected: &'static str) -> Result<Bytes, Wrong> {
+        match self.quantity(&SIZE_UNITS, 1 << 40).filter(|bytes| bytes % UNIT_BYTES == 0) {
+            Some(bytes) => Ok(Bytes(bytes)),
+            None => wrong(self.at, format!("{name} '{}'", self.text), expected),
+        }
+    }
+
+    /// Parses bytes a second, with or without `/s`.
+    pub fn rate(self, expected: &'static str) -> Result<Bytes, Wrong> {
+        let text = self.text.strip_suffix("/s").unwrap_or(self.text);
+        match (Part { text, ..self }).quantity(&SIZE_UNITS, 1 << 40) {
+            Some(bytes) => Ok(Bytes(bytes)),
+            None => wrong(self.at, format!("rate '{}'", self.text), expected),
         }
     }
 }
@@ -131,6 +141,7 @@ struct Terms<'a> {
     others: &'static [&'static str],
     issuer: Option<(Part<'a>, Issuer)>,
     gate: Option<(Part<'a>, SetConfig)>,
+    limit: Option<(Part<'a>, Limit)>,
     /// `catchup` and the options of `lazy`, in order.
     options: Vec<Part<'a>>,
 }
@@ -140,6 +151,14 @@ impl<'a> Terms<'a> {
         let mut parts = term.split(':');
         let Some(name) = parts.next() else { return Ok(()) };
         let arguments: Vec<Part<'_>> = parts.collect();
+        if let Some(limit) = Limit::parse(term, name.text, &arguments).filter(|_| !self.live) {
+            if let Some((earlier, _)) = self.limit {
+                let what = format!("'{}' contradicts '{}': both limit deletions", term.text, earlier.text);
+                return wrong(term.at, what, "one of them");
+            }
+            self.limit = Some((term, limit?));
+            return Ok(());
+        }
         let issuer = match TERMS.iter().find(|term| term.name() == name.text) {
             Some(policy) if self.live && policy.live == LiveUse::Unsuited => {
                 let what = format!("'{}' cannot run on a live host", name.text);
@@ -196,6 +215,7 @@ impl<'a> Terms<'a> {
             "set" => is_first || self.gate.is_none(),
             "catchup" => !is_first,
             option if is_option(option) => !is_first && self.issuer.is_some(),
+            limit if is_limit(limit) => !is_first && self.limit.is_none() && !self.live,
             _ => is_first || self.issuer.is_none(),
         });
         names.chain(self.others.iter().copied().filter(|_| is_first)).collect()
@@ -229,17 +249,25 @@ impl<'a> Terms<'a> {
             let what = format!("'{}' has no effect without '{base}'", option.text);
             return wrong(option.at, what, format!("{base}+{}", option.text));
         }
-        match (self.options.first(), self.issuer, self.gate) {
-            (None, None, None) => {
+        let limit = self.limit.map(|(_, limit)| limit);
+        match (self.options.first(), self.issuer, self.gate, limit) {
+            (None, None, None, Some(limit)) => {
+                wrong(0, "nothing says when to trim", format!("commit+{limit}"))
+            }
+            (None, None, None, None) => {
                 wrong(0, "nothing says when to trim", "a policy such as off, commit or lazy")
             }
-            _ => Ok(PolicySpec { gate, issuer }),
+            _ => Ok(PolicySpec { gate, issuer, limit }),
         }
     }
 }
 
 fn is_option(name: &str) -> bool {
     name == "catchup" || base_of(name).is_some()
+}
+
+fn is_limit(name: &str) -> bool {
+    limit::FORMS.iter().any(|(form, _)| limit::name_of(form) == name)
 }
 
 fn base_of(option: &str) -> Option<&'static str> {
@@ -293,6 +321,8 @@ fn parse<'a>(text: &'a str, mut terms: Terms<'a>) -> Result<PolicySpec, PolicyEr
 
 /// A length of time in the notation of policies.
 pub(in crate::policy) struct Duration(pub SimDuration);
+
+const SIZE_UNITS: [(&str, u64); 4] = [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)];
 
 const TIME_UNITS: [(&str, u64); 6] = [
     ("w", 7 * 86_400_000_000_000),

@@ -13,6 +13,7 @@ use crate::policy::{Ledger, LinuxVersion, PolicySpec};
 use crate::ssd::{Ssd, SsdConfig};
 use crate::units::SimTime;
 use crate::workload::latency::OpLatencies;
+use crate::workload::limited::Limited;
 use crate::workload::program::Program;
 use crate::workload::stage::{Done, Session, joined, sum};
 
@@ -56,8 +57,9 @@ fn run(text: &str, seed: u64) -> Ran {
         let fs = volume.mount(host, PolicySpec::COMMIT.governor()).await;
         let free = fs.statfs().await.unwrap().free;
         let session = Rc::new(Session::new(program.clone(), seed));
-        session.prepare(&fs).await.unwrap();
-        let (done, latencies) = sum(joined(run_tasks(&fs, &session).await).unwrap());
+        let limited = Limited::start(&fs, None);
+        session.prepare(&limited).await.unwrap();
+        let (done, latencies) = sum(joined(run_tasks(&limited, &session).await).unwrap());
         assert_eq!(done.operations, program.operations(seed), "{name}");
         let end = fs.now();
         fs.sync().await.unwrap();

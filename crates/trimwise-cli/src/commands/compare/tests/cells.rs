@@ -90,6 +90,7 @@ pub fn cell(device: &str, policy: &str, rep: u32, seconds: f64) -> Cell {
             creation_alone_per_s: 50_000.0 / (seconds * 0.3),
             deletion_alone_per_s: 49_522.0 / (seconds * 0.08),
         }),
+        deletions: None,
         ledger: Some(ledger(policy, trim_ns, ns(seconds))),
         device_stats: Some(DeviceFigures {
             host_units_written: 2_103_000,

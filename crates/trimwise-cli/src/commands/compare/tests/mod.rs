@@ -145,6 +145,35 @@ fn thin_storage_has_a_table_of_what_is_held() {
     assert_eq!((&thin["chunk_bytes"], &thin["excess_bytes_end"]), (&65_536.into(), &mib(16).into()));
 }
 
+/// What waits to be deleted has a table, of the policies with a limit only.
+#[test]
+fn limited_deletions_have_a_table_of_what_waits() {
+    use trimwise::workload::limited::DeletionFigures;
+
+    let mut comparison = made("--policy off commit+rocksdb:64MiB/s --reps 1");
+    assert!(
+        !super::table::render(&comparison, false).contains("Limited deletions"),
+        "the invented runs have none"
+    );
+    let mib = |mib: u64| mib << 20;
+    comparison.cells[1].deletions = Some(DeletionFigures {
+        delayed_bytes: mib(10),
+        at_once_bytes: mib(11),
+        waiting_bytes_max: mib(12),
+        waiting_bytes_end: mib(13),
+        longest_ns: 14_000_000,
+    });
+    let text = super::table::render(&comparison, false);
+    let rows: Vec<&str> = text.lines().skip_while(|line| !line.starts_with("Limited deletions")).collect();
+    assert_eq!(rows[2], "policy                  delayed  at once  waiting: max  at the end  longest");
+    assert_eq!(rows[4], "commit+rocksdb:64MiB/s   10 MiB   11 MiB        12 MiB      13 MiB    14 ms");
+    assert_eq!(rows[5], "", "there is no row for off");
+    assert!(super::report::html(&comparison).unwrap().contains("<td>14 ms</td>"));
+    let cells = &json_of(&comparison)["cells"];
+    assert_eq!(cells[1]["deletions"]["waiting_bytes_end"], mib(13));
+    assert!(cells[0].get("deletions").is_none());
+}
+
 #[test]
 fn the_json_has_the_keys_that_others_read_in_their_order() {
     let json = json_of(&made("--policy off commit ideal --reps 2"));
@@ -346,6 +375,14 @@ fn days_refuse_what_is_not_spread_over_them() {
         ("--days 7 --check kernel:6.1:ext4", "--check cannot be used with --days"),
         ("--workload lsm --policy off trimwised", "expected --days N"),
         ("--policy off dm-trim:ideal", "ideal is only a bound"),
+        (
+            "--policy off commit+rocksdb:64MiB/s --workload append",
+            "--policy commit+rocksdb:64MiB/s cannot be limited with --workload append: it times the removal itself; \
+             expected PostMark, an application or a fio job",
+        ),
+        ("--policy commit+rocksdb:0MiB/s", "rate '0MiB/s'; expected a whole number above 0"),
+        ("--policy commit+ceph", "rocksdb, pebble, steps"),
+        ("--days 7 --policy trimwised:lazy+pebble", "no stock host can follow lazy+pebble"),
         ("--policy dm-trim dm-trim:quiet", "given twice"),
         ("--policy dm-trim:quiet:5", "quiet time '5'"),
         ("--days 7 --policy trimwised:commit", "remounting"),
