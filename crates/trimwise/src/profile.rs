@@ -25,6 +25,7 @@ use toml::de::{DeTable, DeValue};
 use crate::block::thin::ThinConfig;
 use crate::failure::Mistake;
 use crate::ssd::{Faults, SsdConfig};
+use crate::units::Percent;
 use reader::{Found, Reader, Source, Value, entries};
 
 macro_rules! embedded {
@@ -91,6 +92,8 @@ pub struct Firmware {
 pub enum SettingValue {
     /// A whole number; its unit is in the setting's name.
     Whole(u64),
+    /// A percentage with decimals.
+    Percent(Percent),
     Flag(bool),
     Word(String),
 }

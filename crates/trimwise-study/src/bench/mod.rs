@@ -38,13 +38,14 @@ pub use load::below;
 pub use result::{
     Broken, Device, DeviceCounts, Did, Findings, Measured, Results, Settled, Steady, TestResult, TrimTime,
 };
-pub use share::{Part, Percent};
+pub use share::Part;
 pub use sized::sized;
 pub use spec::{Direction, Passes, TESTS, Test, TestError};
 
 use trimwise::block::{BlockDevice, BlockError, DeviceFacts, Operation};
 use trimwise::content::ContentClass;
 use trimwise::ssd::SsdStats;
+pub use trimwise::units::Percent;
 use trimwise::units::{Bytes, Lpn, UnitRange};
 
 use crate::plot::Plot;

@@ -5,11 +5,10 @@
 //! sequential writes into it follow at once, recorded in intervals of 100 ms.
 
 use trimwise::block::{BlockDevice, BlockError};
-use trimwise::units::{Bytes, SimDuration, UNIT_BYTES, UnitRange};
+use trimwise::units::{Bytes, Percent, SimDuration, UNIT_BYTES, UnitRange};
 
 use super::load::{Action, Stream};
 use super::result::Settled;
-use super::share::Percent;
 use super::spec::{DEPTH, Seconds};
 use super::streams::{INTERVAL, throughput};
 use super::{Bench, Findings, Found};

@@ -9,9 +9,9 @@ use std::str::FromStr;
 use thiserror::Error;
 use trimwise::failure::Mistake;
 use trimwise::spelling::Accepted;
-use trimwise::units::{Bytes, UNIT_BYTES};
+use trimwise::units::{Bytes, Percent, UNIT_BYTES};
 
-use super::share::{Part, Percent};
+use super::share::Part;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
@@ -289,7 +289,7 @@ fn number(text: &str, least: u64, most: u64) -> Option<u64> {
 }
 
 fn share(text: &str) -> Option<Percent> {
-    text.parse().ok().filter(|&p| p > Percent::ZERO)
+    text.parse().ok().filter(|&p| p > Percent::ZERO && p <= Percent::ALL)
 }
 
 fn form(name: &str) -> &'static str {

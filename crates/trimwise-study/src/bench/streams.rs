@@ -1,10 +1,9 @@
 //! Plain loads: sequential and random, reading, writing, mixed, and both at the same time.
 
 use trimwise::block::{BlockDevice, BlockError};
-use trimwise::units::{Bytes, SimDuration, UNIT_BYTES, UnitRange};
+use trimwise::units::{Bytes, Percent, SimDuration, UNIT_BYTES, UnitRange};
 
 use super::load::{Action, Done, Limit, Order, Stream, Tally};
-use super::share::Percent;
 use super::spec::{DEPTH, Direction, Seconds};
 use super::{Bench, Found, Measured};
 use crate::plot::{Axis, Plot, PlotKind, Point, Series};

@@ -55,6 +55,7 @@ pub fn full(device: &Essentials, settings: &[Setting]) -> String {
 fn one(setting: &Setting, device: &Essentials) -> String {
     let value = match &setting.value {
         SettingValue::Whole(number) => grouped(*number),
+        SettingValue::Percent(percent) => percent.to_string(),
         SettingValue::Flag(flag) => flag.to_string(),
         SettingValue::Word(word) => word.clone(),
     };

@@ -44,7 +44,7 @@ fn run(text: &str, seed: u64) -> Ran {
     let program = Program::parse(text, "").unwrap();
     let mut ssd = SsdConfig {
         capacity_bytes: Bytes::mib(256).0,
-        over_provisioning_percent: Some(30),
+        over_provisioning_percent: Some(30.into()),
         ..SsdConfig::default()
     };
     ssd.geometry.pages_per_block = 32;
