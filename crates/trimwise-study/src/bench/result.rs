@@ -132,8 +132,10 @@ pub struct Reviewed {
     pub after_erase_over_clean: Option<f64>,
 }
 
-/// The ratios of [`Reviewed`].
-pub const RATIOS: [(&str, fn(&Reviewed) -> Option<f64>); 4] = [
+/// The name of a ratio, and how it is read.
+pub type Ratio = (&'static str, fn(&Reviewed) -> Option<f64>);
+
+pub const RATIOS: [Ratio; 4] = [
     ("dirty_over_clean", |r| Some(r.dirty_over_clean)),
     ("after_trim_over_clean", |r| r.after_trim_over_clean),
     ("after_rest_over_clean", |r| Some(r.after_rest_over_clean)),

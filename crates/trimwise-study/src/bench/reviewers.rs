@@ -117,16 +117,16 @@ impl<D: BlockDevice> Bench<'_, D> {
             None => None,
             Some(range) => {
                 self.trim(range).await?;
-                Some(self.step(&mut steps, "after TRIM", area).await?)
+                Some(self.step(&mut steps, "trimmed", area).await?)
             }
         };
         self.phase(0.75, 0.2);
         self.rest(rest).await?;
-        let after_rest = self.step(&mut steps, "after rest", area).await?;
+        let after_rest = self.step(&mut steps, "rested", area).await?;
         self.phase(0.95, 0.05);
         let after_erase = if is_model {
             self.renew().await?;
-            Some(self.step(&mut steps, "after erase", area).await?)
+            Some(self.step(&mut steps, "erased", area).await?)
         } else {
             None
         };

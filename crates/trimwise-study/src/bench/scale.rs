@@ -64,22 +64,29 @@ impl Scale {
         let of_static =
             |c: &SsdConfig| of_slc(c, c.slc.as_ref().map_or(0, |slc| slc.static_superblocks.into()));
         let of_dynamic = |c: &SsdConfig| of_slc(c, c.capacity_bytes / superblock(c));
-        let free = |c: &SsdConfig| u64::from(c.gc.free_superblocks_min) * superblock(c);
-        let idle = |c: &SsdConfig| u64::from(c.gc.idle_free_superblocks) * superblock(c);
-        let amounts: [(&str, &dyn Fn(&SsdConfig) -> u64); 7] = [
-            ("a superblock", &superblock),
-            ("the write cache", &|c| c.cache.bytes),
-            ("the cache of the map", &of_map),
-            ("the static SLC cache", &of_static),
-            ("flash in SLC mode", &of_dynamic),
-            ("the free superblocks that collection keeps", &free),
-            ("the free superblocks of an idle drive", &idle),
-        ];
-        let not_to_scale = amounts.into_iter().filter_map(|(what, of)| {
-            let (wanted, is) = (self.value() * of(whole) as f64, of(small));
-            let is_near = (is as f64 - wanted).abs() <= wanted * NEAR_PERCENT / 100.0;
-            (!is_near).then(|| format!("{what}: {} instead of {}", Bytes(is), Bytes(wanted as u64)))
-        });
+        let amounts = |c: &SsdConfig| {
+            [
+                ("a superblock", superblock(c)),
+                ("the write cache", c.cache.bytes),
+                ("the cache of the map", of_map(c)),
+                ("the static SLC cache", of_static(c)),
+                ("flash in SLC mode", of_dynamic(c)),
+                (
+                    "the free superblocks that collection keeps",
+                    u64::from(c.gc.free_superblocks_min) * superblock(c),
+                ),
+                (
+                    "the free superblocks of an idle drive",
+                    u64::from(c.gc.idle_free_superblocks) * superblock(c),
+                ),
+            ]
+        };
+        let not_to_scale =
+            amounts(whole).into_iter().zip(amounts(small)).filter_map(|((what, of), (_, is))| {
+                let wanted = self.value() * of as f64;
+                let is_near = (is as f64 - wanted).abs() <= wanted * NEAR_PERCENT / 100.0;
+                (!is_near).then(|| format!("{what}: {} instead of {}", Bytes(is), Bytes(wanted as u64)))
+            });
         not_to_scale.collect()
     }
 }

@@ -486,7 +486,7 @@ fn reviewers_compare_each_write_with_that_to_the_clean_drive() {
     let ratios = RATIOS.map(|(_, of)| (of(found).unwrap() * 1e3).round() / 1e3);
     assert_eq!(ratios, [0.25, 0.5, 0.625, 1.0]);
     let steps: Vec<&str> = test.measured.iter().map(|m| m.what.as_str()).collect();
-    assert_eq!(steps, ["clean", "torture", "dirty", "after TRIM", "after rest", "after erase"]);
+    assert_eq!(steps, ["clean", "torture", "dirty", "trimmed", "rested", "erased"]);
     // The measured writes go behind the data, and the random ones among them.
     let filled = Bytes::mib(64).units_floor() * 8 / 10 * 8;
     let transfers = device.transfers();

@@ -154,6 +154,11 @@ pub fn partial(report: &BenchReport) -> Option<String> {
 
 /// Returns a row for each kind of transfer in a test; the first row also has what applies to the whole test.
 pub fn rows(test: &TestResult) -> Vec<Vec<String>> {
+    // The title of the ratios has all of a long name.
+    let name = match &test.findings {
+        Findings::Reviewers(_) => test.test.split(':').next().unwrap_or_default(),
+        _ => &test.test,
+    };
     let of_steps = test.measured.len() > 1 && test.measured.iter().any(|m| m.write_amplification.is_some());
     let amplified = |wa: Option<f64>| wa.map_or(NONE.to_string(), |wa| format!("{wa:.2}"));
     let row = |i: usize, measured: Option<&Measured>| {
@@ -167,7 +172,7 @@ pub fn rows(test: &TestResult) -> Vec<Vec<String>> {
         let spread = measured.and_then(|m| m.throughput_min_mb_per_s.zip(m.throughput_max_mb_per_s));
         let whole = |f: f64| if f >= 99.95 { thousands(f.round()) } else { format!("{f:.1}") };
         vec![
-            of_test(test.test.clone()),
+            of_test(name.to_owned()),
             measured.map_or(String::new(), |m| m.what.clone()),
             figure(|m| m.throughput_mb_per_s),
             spread.map_or(NONE.to_string(), |(least, most)| format!("{}-{}", whole(least), whole(most))),

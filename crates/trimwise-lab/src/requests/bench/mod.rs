@@ -119,7 +119,7 @@ pub fn run(request: &BenchRequest, caller: &dyn Caller) -> Result<BenchReport, F
             })
         }
         Some(real) => {
-            let rest = tests.iter().map(|test| test.rest()).sum();
+            let rest = tests.iter().fold(0u32, |sum, test| sum.saturating_add(test.rest()));
             if rest > 0 {
                 caller.note(&format!("the device rests for {} in all; Ctrl-C ends the tests", span(rest)));
             }
