@@ -335,7 +335,10 @@ mod tests {
                 "--destroy: sata-small is a model",
             ),
             (json!({"target": "sata-small", "tests": ["fill", "seqwrite:9GiB"]}), "expected at most 8 GiB"),
-            (json!({"target": "sata-small", "tests": ["fill"], "scale": "1/4096"}), "16 MiB"),
+            (
+                json!({"target": "sata-small", "tests": ["fill"], "scale": "1/4096"}),
+                "expected room for 5 superblocks",
+            ),
             (
                 json!({"target": "dev:/dev/null", "tests": ["fill"], "scale": "1/2"}),
                 "--scale: dev:/dev/null is a real device",
