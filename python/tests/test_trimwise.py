@@ -317,6 +317,8 @@ def test_other_threads_run_meanwhile(small):
 def test_bench_and_crashtest_and_reproduce_are_the_commands(small, tmp_path):
     bench = trimwise.bench(SMALL, "trimlatency")
     assert [test["test"] for test in bench.tests] == ["trimlatency"] and bench.device["is_model"]
+    part = trimwise.bench(SMALL, "fill:50", scale="1/2")
+    assert part.device["size_bytes"] * 2 == bench.device["size_bytes"] and part.json["settings"]["scale"] == 0.5
     (crash,) = trimwise.crashtest("lazy+reuse", cuts=50, seed=3)
     assert (crash.policy, crash.cuts, crash.violations) == ("lazy+reuse", 50, 0) and crash.files_checked > 0
     command = os.environ.get("TRIMWISE")

@@ -482,14 +482,19 @@ class Bench:
 
 
 def bench(
-    target: Any, tests: Union[str, Sequence[str]], *, content: str | None = None, seed: int | None = None
+    target: Any,
+    tests: Union[str, Sequence[str]],
+    *,
+    content: str | None = None,
+    seed: int | None = None,
+    scale: str | None = None,
 ) -> Bench:
     """Runs device tests (``randwrite``, ``hdtach``, ``trimlatency``...) one after another, as ``trimwise bench`` does.
 
     The target is a profile, which is modelled. A real file or device (``file:PATH``, ``dev:PATH``) is only read here:
-    tests that write to one need the command.
+    tests that write to one need the command. A ``scale`` such as ``"1/16"`` models a part that stands for the whole.
     """
-    request = _request(target=target, tests=_listed(tests), content=content, seed=seed)
+    request = _request(target=target, tests=_listed(tests), content=content, seed=seed, scale=scale)
     result: Bench = _picked(Bench, _read(_native.bench(request)))
     return result
 

@@ -570,6 +570,15 @@ impl Files for RealDirectory {
         self.retry(".", || fs::syncfs(&self.root))
     }
 
+    async fn drop_caches(&self) -> Result<(), FileError> {
+        const SWITCH: &str = "/proc/sys/vm/drop_caches";
+        self.sync().await?;
+        std::fs::write(SWITCH, "3").map_err(|error| FileError::Other {
+            path: SWITCH.to_owned(),
+            reason: format!("{error}; only root can drop a host's caches"),
+        })
+    }
+
     async fn sleep(&self, duration: SimDuration) {
         let end = Instant::now() + Duration::from_nanos(duration.as_nanos());
         while !self.is_interrupted() {

@@ -98,7 +98,7 @@ impl Settings {
         let capacity = Limits::CAPACITY.check("capacity_mib", self.capacity_mib)?;
         let mut ssd = profile.config.shrunk(Bytes::mib(capacity).0).map_err(impossible)?;
         ssd.geometry.blocks_per_plane = None;
-        ssd.over_provisioning_percent = Some(percent as u32);
+        ssd.over_provisioning_percent = Some((percent as u32).into());
         ssd.validate().map_err(impossible)?;
         Ok(ssd)
     }

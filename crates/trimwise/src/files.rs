@@ -234,6 +234,14 @@ pub trait Files {
     /// Renames a file. A file of the new name is replaced and removed. Directories are not renamed.
     async fn rename(&self, from: &str, to: &str) -> Result<(), FileError>;
     async fn sync(&self) -> Result<(), FileError>;
+    /// Syncs, and drops what is in memory: data, names, inodes and maps (`echo 3 > /proc/sys/vm/drop_caches`).
+    ///
+    /// # Errors
+    /// Where that cannot be done.
+    async fn drop_caches(&self) -> Result<(), FileError> {
+        let reason = "its caches cannot be dropped from here".to_owned();
+        Err(FileError::Other { path: ".".to_owned(), reason })
+    }
     /// Lets time pass. Other tasks run in the meantime.
     async fn sleep(&self, duration: SimDuration);
     /// Spends the processor time of a C library copying `bytes` through its stdio buffer.

@@ -30,6 +30,7 @@ use crate::block::thin::ThinConfig;
 use crate::failure::Mistake;
 use crate::ssd::{Faults, SsdConfig};
 use ranges::OwnRange;
+use crate::units::Percent;
 use reader::{Found, Reader, Source, Value, entries};
 
 macro_rules! embedded {
@@ -99,6 +100,8 @@ pub struct Firmware {
 pub enum SettingValue {
     /// A whole number; its unit is in the setting's name.
     Whole(u64),
+    /// A percentage with decimals.
+    Percent(Percent),
     Flag(bool),
     Word(String),
 }
@@ -107,6 +110,7 @@ impl fmt::Display for SettingValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Whole(number) => number.fmt(f),
+            Self::Percent(percent) => percent.fmt(f),
             Self::Flag(flag) => flag.fmt(f),
             Self::Word(word) => word.fmt(f),
         }

@@ -7,6 +7,7 @@
 //! block of the file system. [`Lpn`] numbers units as the host sees them.
 
 mod parse;
+mod percent;
 mod utilization;
 
 use std::fmt;
@@ -15,6 +16,7 @@ use std::ops::{Add, AddAssign, Div, Mul, Sub, SubAssign};
 use serde::{Deserialize, Serialize};
 
 pub use parse::SizeError;
+pub use percent::Percent;
 pub use utilization::{Utilization, UtilizationError};
 
 /// Bytes in a mapping unit, which is also a file-system block: 4 KiB.

@@ -108,7 +108,7 @@ impl Machine {
                 ..SsdConfig::default().trim
             },
             capacity_bytes: DRIVE.0,
-            over_provisioning_percent: Some(25),
+            over_provisioning_percent: Some(25.into()),
             geometry: GeometryConfig::flat(1, 64, 8192),
             ..SsdConfig::default()
         };

@@ -97,6 +97,7 @@ pub(super) fn toml(
         }
         let _ = match value {
             SettingValue::Whole(value) => writeln!(text, "{key} = {value}"),
+            SettingValue::Percent(value) => writeln!(text, "{key} = {value}"),
             SettingValue::Flag(value) => writeln!(text, "{key} = {value}"),
             SettingValue::Word(value) => writeln!(text, "{key} = {}", quoted(value)),
         };
@@ -146,6 +147,7 @@ fn said(fit: &Fit) -> String {
     let Fit { value, interval, samples, how, .. } = fit;
     let value = match value {
         SettingValue::Whole(value) => value.to_string(),
+        SettingValue::Percent(value) => value.to_string(),
         SettingValue::Flag(value) => value.to_string(),
         SettingValue::Word(value) => value.clone(),
     };

@@ -153,7 +153,7 @@ fn calls_in_model(program: &Program) -> Vec<String> {
     let sim = Sim::new();
     let mut ssd = SsdConfig {
         capacity_bytes: Bytes::mib(128).0,
-        over_provisioning_percent: Some(30),
+        over_provisioning_percent: Some(30.into()),
         ..SsdConfig::default()
     };
     ssd.geometry.pages_per_block = 32;

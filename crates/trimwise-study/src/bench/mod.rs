@@ -6,9 +6,10 @@
 //! fresh, full, worn down, and after TRIM.
 //!
 //! `spec` is the syntax of tests, `share` that of parts of the region, `load` the engine that keeps queues full,
-//! `result` the results. Each family of tests has a file: `streams` the plain loads, `zones` HD Tach, `sizes` ATTO,
-//! `discard` erase, TRIM and its cost, `settling` throughput after TRIM, `steady` the steady state of the SNIA. `map`
-//! is a separate measurement: latency over the rates of reads, writes and TRIMs, in an open loop.
+//! `result` the results, `scale` smaller drives. Each family of tests has a file: `streams` the plain loads and rest,
+//! `zones` HD Tach, `sizes` ATTO, `discard` erase, TRIM and its cost, `settling` throughput after TRIM, `steady` the
+//! steady state of the SNIA, `reviewers` dirty against clean writes. `map` is a separate measurement: latency over the
+//! rates of reads, writes and TRIMs, in an open loop.
 //!
 //! On a real device a test ends by the clock. A model can be so large that this would take too long to compute, so
 //! tests without a given time are limited in amount too; each result says how much was transferred.
@@ -17,6 +18,8 @@ mod discard;
 mod load;
 pub mod map;
 mod result;
+mod reviewers;
+mod scale;
 mod settling;
 mod share;
 mod sized;
@@ -36,15 +39,19 @@ use thiserror::Error;
 
 pub use load::below;
 pub use result::{
-    Broken, Device, DeviceCounts, Did, Findings, Measured, Results, Settled, Steady, TestResult, TrimTime,
+    Broken, Device, DeviceCounts, Did, Findings, Measured, RATIOS, Results, Reviewed, Settled, Steady,
+    TestResult, TrimTime,
 };
-pub use share::{Part, Percent};
+pub use reviewers::{Sequence, Trimmed};
+pub use scale::Scale;
+pub use share::Part;
 pub use sized::sized;
-pub use spec::{Direction, Passes, TESTS, Test, TestError};
+pub use spec::{Direction, Passes, TESTS, Test, TestError, span};
 
 use trimwise::block::{BlockDevice, BlockError, DeviceFacts, Operation};
 use trimwise::content::ContentClass;
 use trimwise::ssd::SsdStats;
+pub use trimwise::units::Percent;
 use trimwise::units::{Bytes, Lpn, UnitRange};
 
 use crate::plot::Plot;
@@ -58,11 +65,13 @@ pub struct Settings {
     pub seed: u64,
     /// The part of the device to test. Only `erase` reaches beyond it.
     pub region: Part,
+    /// Share of the drive that a model stands for. Times and amounts of tests are that share too.
+    pub scale: Scale,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { content: ContentClass::default(), seed: 1, region: Part::ALL }
+        Self { content: ContentClass::default(), seed: 1, region: Part::ALL, scale: Scale::FULL }
     }
 }
 
@@ -76,7 +85,7 @@ impl Settings {
 pub struct Hooks<'a> {
     /// Called from time to time with the number of the test, from 0, and its progress in thousandths.
     pub on_progress: &'a dyn Fn(usize, u64),
-    /// Returns a model's counters so far; `None` for a real device.
+    /// Returns a model's counters so far, with the work that it did while it was idle; `None` for a real device.
     pub stats: Option<&'a dyn Fn() -> SsdStats>,
 }
 
@@ -90,6 +99,8 @@ impl Default for Hooks<'_> {
 pub enum SetupError {
     #[error("{test}: {device} does not support TRIM; expected tests without it, or another device")]
     NoTrim { test: String, device: String },
+    #[error("{test}: {device} cannot be made clean from here without TRIM; expected a device with TRIM")]
+    NoClean { test: String, device: String },
     #[error("erase: {device} is erased with its vendor's tools (hdparm, nvme format); expected trim instead")]
     NoErase { device: String },
     #[error("{device}: {region} to test on; expected at least {REGION_MIN}")]
@@ -113,6 +124,9 @@ pub fn check(tests: &[Test], settings: &Settings, facts: &DeviceFacts) -> Result
         if test.needs_trim() && facts.trim.is_none() {
             return Err(SetupError::NoTrim { test: test.to_string(), device: facts.name.clone() });
         }
+        if matches!(test, Test::Reviewers(_)) && facts.trim.is_none() && !facts.is_model {
+            return Err(SetupError::NoClean { test: test.to_string(), device: facts.name.clone() });
+        }
         if *test == Test::Erase && !facts.is_model {
             return Err(SetupError::NoErase { device: facts.name.clone() });
         }
@@ -121,13 +135,14 @@ pub fn check(tests: &[Test], settings: &Settings, facts: &DeviceFacts) -> Result
             Test::Trim(part) => part.of(region).units,
             Test::Settling { range: Some(range), .. } => range.of(region.units),
             Test::Sequential { start, .. } => region.units - start.of(region.units),
+            Test::Reviewers(sequence) => sequence.fill.of(region.units),
             _ => region.units,
         };
         if share == 0 {
             return Err(SetupError::NoUnit { test: test.to_string(), region: bytes });
         }
         if let Test::Sequential { size: Some(wanted), start, .. } = *test
-            && wanted.units_ceil() > share
+            && settings.scale.of(wanted.units_ceil()) > share
         {
             let (test, room) = (test.to_string(), Bytes::from_units(share));
             return Err(SetupError::NoRoom { test, wanted, start, room });
@@ -169,6 +184,7 @@ pub async fn run<D: BlockDevice>(
                 let counted = hooks.stats.zip(before).map(|(stats, before)| stats().since(&before));
                 let counts = counted.as_ref().map(DeviceCounts::of);
                 let mut notes = found.notes;
+                notes.extend(counts.as_ref().filter(|_| matches!(test, Test::Rest(_))).map(rest_note));
                 notes.extend(counts.as_ref().and_then(unmapped_note));
                 results.tests.push(TestResult {
                     test: test.to_string(),
@@ -202,6 +218,13 @@ fn unmapped_note(counts: &DeviceCounts) -> Option<String> {
     Some(format!(
         "{percent:.0} % of the units read hold no data: no flash is read for them; `fill` before the test writes them"
     ))
+}
+
+fn rest_note(counts: &DeviceCounts) -> String {
+    match counts.nand_units_written {
+        0 => "the drive did nothing meanwhile".to_owned(),
+        units => format!("meanwhile the drive copied {} in its flash", Bytes::from_units(units)),
+    }
 }
 
 #[derive(Default)]
@@ -240,12 +263,24 @@ impl<D: BlockDevice> Bench<'_, D> {
             Test::TrimLatency => self.trim_latency().await,
             Test::Settling { range, seconds } => self.settling(range, seconds).await,
             Test::Steady(round) => self.steady(round).await,
+            Test::Rest(seconds) => self.rest(seconds).await,
+            Test::Reviewers(sequence) => self.reviewers(sequence).await,
         }?;
         if self.did.bytes_written > 0 {
             // Flush, so that the next test does not pay for what a volatile cache still holds.
             self.device.perform(Operation::Flush).await?;
         }
         Ok(found)
+    }
+
+    fn stats(&self) -> Option<SsdStats> {
+        self.hooks.stats.map(|stats| stats())
+    }
+
+    /// Returns a model's write amplification since `before`; `None` if it wrote nothing.
+    fn amplification_since(&self, before: Option<SsdStats>) -> Option<f64> {
+        let since = self.stats()?.since(&before?);
+        (since.host_units_written > 0).then(|| since.write_amplification())
     }
 
     fn phase(&mut self, done: f64, share: f64) {

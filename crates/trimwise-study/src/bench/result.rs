@@ -30,6 +30,9 @@ pub struct Measured {
     pub throughput_max_mb_per_s: Option<f64>,
     pub iops: Option<f64>,
     pub latency: Option<LatencySummary>,
+    /// Write amplification of a model meanwhile, where it is not that of the whole test.
+    #[serde(default)]
+    pub write_amplification: Option<f64>,
 }
 
 impl Measured {
@@ -73,6 +76,7 @@ impl Measured {
             throughput_max_mb_per_s: None,
             iops: None,
             latency: Some(LatencySummary { count: 1, p50_ns: ns, p99_ns: ns, p999_ns: ns, max_ns: ns }),
+            write_amplification: None,
         }
     }
 }
@@ -103,12 +107,40 @@ pub struct Steady {
     pub rounds: u32,
     /// Transfers per second, by round.
     pub round_iops: Vec<f64>,
+    /// Write amplification of a model, by round; `None` for a real device.
+    #[serde(default)]
+    pub round_write_amplification: Option<Vec<f64>>,
     pub iops: f64,
     /// Maximum less minimum over the window, in percent of its mean.
     pub excursion_percent: f64,
     /// Rise or fall of the fitted line over the window, in percent of its mean.
     pub slope_percent: f64,
 }
+
+/// Sequential writes over those to the clean drive. The ratios have the names of the register of measurements.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reviewed {
+    pub fill_percent: f64,
+    /// What was trimmed between the dirty write and the one after it: all, free or none.
+    pub trimmed: String,
+    pub rest_s: f64,
+    pub dirty_over_clean: f64,
+    /// `None` if nothing was trimmed.
+    pub after_trim_over_clean: Option<f64>,
+    pub after_rest_over_clean: f64,
+    /// `None` for a real device.
+    pub after_erase_over_clean: Option<f64>,
+}
+
+/// The name of a ratio, and how it is read.
+pub type Ratio = (&'static str, fn(&Reviewed) -> Option<f64>);
+
+pub const RATIOS: [Ratio; 4] = [
+    ("dirty_over_clean", |r| Some(r.dirty_over_clean)),
+    ("after_trim_over_clean", |r| r.after_trim_over_clean),
+    ("after_rest_over_clean", |r| Some(r.after_rest_over_clean)),
+    ("after_erase_over_clean", |r| r.after_erase_over_clean),
+];
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -118,6 +150,7 @@ pub enum Findings {
     TrimLatency(Vec<TrimTime>),
     Settling(Vec<Settled>),
     Steady(Steady),
+    Reviewers(Reviewed),
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -168,6 +201,17 @@ pub struct TestResult {
     pub notes: Vec<String>,
     /// `None` for a real device.
     pub device: Option<DeviceCounts>,
+}
+
+impl TestResult {
+    /// Returns a model's write amplification during what was measured, or during the whole test if that is not known.
+    pub fn write_amplification(&self) -> Option<f64> {
+        let of_test = || self.device.as_ref()?.write_amplification;
+        match &self.measured[..] {
+            [one] => one.write_amplification.or_else(of_test),
+            _ => of_test(),
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

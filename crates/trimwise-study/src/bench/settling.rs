@@ -5,11 +5,10 @@
 //! sequential writes into it follow at once, recorded in intervals of 100 ms.
 
 use trimwise::block::{BlockDevice, BlockError};
-use trimwise::units::{Bytes, SimDuration, UNIT_BYTES, UnitRange};
+use trimwise::units::{Bytes, Percent, SimDuration, UNIT_BYTES, UnitRange};
 
 use super::load::{Action, Stream};
 use super::result::Settled;
-use super::share::Percent;
 use super::spec::{DEPTH, Seconds};
 use super::streams::{INTERVAL, throughput};
 use super::{Bench, Findings, Found};
@@ -20,7 +19,7 @@ const LOOK: SimDuration = SimDuration::from_secs(60);
 /// Maximum amount that a model writes after a TRIM.
 const MODEL_MOST: Bytes = Bytes::gib(16);
 /// Rest before the TRIM, so that the device finishes its background work.
-const REST: SimDuration = SimDuration::from_secs(30);
+pub(super) const REST: SimDuration = SimDuration::from_secs(30);
 /// Distance from the final level at which throughput counts as settled, in hundredths of it.
 const NEAR_PERCENT: f64 = 10.0;
 
@@ -44,7 +43,7 @@ impl<D: BlockDevice> Bench<'_, D> {
                     continue; // the share of such a small region is empty
                 }
                 self.trim(self.region).await?;
-                self.device.sleep(REST).await;
+                self.device.sleep(self.settings.scale.time(REST)).await;
                 let before = match writes_before {
                     true => self.write_all(self.region).await?.bytes(),
                     false => Bytes(0),

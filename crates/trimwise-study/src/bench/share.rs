@@ -1,61 +1,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use trimwise::units::{Lpn, UnitRange};
-
-/// Hundredths of a percent of the region under test.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Percent(u32);
-
-impl Percent {
-    pub const ZERO: Self = Self(0);
-    pub const ALL: Self = Self(10_000);
-
-    pub const fn hundredths(hundredths: u32) -> Self {
-        Self(if hundredths > 10_000 { 10_000 } else { hundredths })
-    }
-
-    pub fn value(self) -> f64 {
-        f64::from(self.0) / 100.0
-    }
-
-    /// Rounds down.
-    pub fn of(self, units: u64) -> u64 {
-        (u128::from(units) * u128::from(self.0) / 10_000) as u64
-    }
-
-    pub const fn rest(self) -> Self {
-        Self(10_000 - self.0)
-    }
-}
-
-impl fmt::Display for Percent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.0 / 100, self.0 % 100) {
-            (whole, 0) => write!(f, "{whole}"),
-            (whole, part) if part % 10 == 0 => write!(f, "{whole}.{}", part / 10),
-            (whole, part) => write!(f, "{whole}.{part:02}"),
-        }
-    }
-}
-
-impl FromStr for Percent {
-    type Err = ();
-
-    /// Parses up to two decimals, without sign or percent sign.
-    fn from_str(text: &str) -> Result<Self, ()> {
-        let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
-        let digits = |text: &str, most: usize| {
-            (1..=most).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit())
-        };
-        if !digits(whole, 3) || !digits(part, 2) {
-            return Err(());
-        }
-        let part: u32 = format!("{part:0<2}").parse().map_err(drop)?;
-        let hundredths = whole.parse::<u32>().map_err(drop)? * 100 + part;
-        if hundredths <= 10_000 { Ok(Self(hundredths)) } else { Err(()) }
-    }
-}
+use trimwise::units::{Lpn, Percent, UnitRange};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
@@ -70,7 +16,7 @@ impl Part {
     /// Returns the units of this part of `whole`. Adjacent parts share no unit and leave none out.
     pub fn of(self, whole: UnitRange) -> UnitRange {
         let start = self.start.of(whole.units);
-        let end = Percent::hundredths(self.start.0 + self.length.0).of(whole.units);
+        let end = self.start.plus(self.length).of(whole.units);
         UnitRange::new(Lpn(whole.start.0 + start), end - start)
     }
 }

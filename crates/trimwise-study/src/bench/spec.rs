@@ -9,9 +9,10 @@ use std::str::FromStr;
 use thiserror::Error;
 use trimwise::failure::Mistake;
 use trimwise::spelling::Accepted;
-use trimwise::units::{Bytes, UNIT_BYTES};
+use trimwise::units::{Bytes, Percent, UNIT_BYTES};
 
-use super::share::{Part, Percent};
+use super::reviewers::{Sequence, Trimmed};
+use super::share::Part;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
@@ -71,10 +72,14 @@ pub enum Test {
         seconds: Option<Seconds>,
     },
     Steady(Option<Seconds>),
+    /// An idle device.
+    Rest(Seconds),
+    /// Dirty against clean writes.
+    Reviewers(Sequence),
 }
 
 /// The tests with their fields and meanings, for help texts.
-pub const TESTS: [(&str, &str); 15] = [
+pub const TESTS: [(&str, &str); 17] = [
     ("fill[:LEVEL_PCT]", "write sequentially up to a level; without one, everything"),
     (
         "seqwrite[:SIZE[:START_PCT]]",
@@ -99,12 +104,19 @@ pub const TESTS: [(&str, &str); 15] = [
         "steady[:ROUND_SECONDS]",
         "write twice the capacity, then rounds until the write rate is steady (SNIA PTS)",
     ),
+    ("rest[:TIME]", "leave the device idle (30m); a real one really rests"),
+    (
+        "reviewers[:FILL_PCT[:TORTURE[:REST[:TRIM]]]]",
+        "sequential writes, clean and dirty: fill (100 %), random 4 KiB writes (30m), write, TRIM, write, rest (30m), \
+         write, erase, write; TRIM is all, free (what the fill left; the default below 100 %) or none",
+    ),
 ];
 
 pub const DEPTH: u32 = 32;
 pub(crate) const READ_PERCENT: u8 = 70;
 const DEPTH_MAX: u64 = 65_536;
 const SECONDS_MAX: u64 = 7 * 86_400;
+const REST: Seconds = 30 * 60;
 
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("test '{given}', column {column}: {what}; {expected}")]
@@ -126,7 +138,21 @@ impl TestError {
 
 impl Test {
     pub(crate) fn needs_trim(self) -> bool {
-        matches!(self, Self::Trim(_) | Self::TrimLatency | Self::Settling { .. })
+        match self {
+            Self::Trim(_) | Self::TrimLatency | Self::Settling { .. } => true,
+            Self::Reviewers(sequence) => {
+                matches!(sequence.trimmed, Some(Trimmed::All | Trimmed::Free))
+            }
+            _ => false,
+        }
+    }
+
+    /// Returns how long the test leaves the device idle, if it was told to.
+    pub fn rest(self) -> Seconds {
+        match self {
+            Self::Rest(seconds) | Self::Reviewers(Sequence { rest: seconds, .. }) => seconds,
+            _ => 0,
+        }
     }
 
     /// Returns the kinds of transfers that have figures of their own; empty if there is one, or they are known only
@@ -150,6 +176,7 @@ impl Test {
             Self::Sequential { direction, .. } => direction == Direction::Write,
             Self::Random { read_percent, .. } => read_percent < 100,
             Self::HdTach { passes, .. } => passes != Passes::Reads,
+            Self::Rest(_) => false,
             _ => true,
         }
     }
@@ -212,8 +239,29 @@ impl fmt::Display for Test {
                 }
             }
             Self::Steady(time) => f.write_str("steady").and_then(|()| seconds(f, time)),
+            Self::Rest(REST) => f.write_str("rest"),
+            Self::Rest(time) => write!(f, "rest:{}", span(*time)),
+            Self::Reviewers(Sequence { fill, torture, rest, trimmed }) => {
+                let fields = [
+                    (*fill != Percent::ALL).then(|| fill.to_string()),
+                    torture.map(span),
+                    (*rest != REST).then(|| span(*rest)),
+                    trimmed.map(|trimmed| trimmed.to_string()),
+                ];
+                let last = fields.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
+                f.write_str("reviewers")?;
+                fields[..last].iter().try_for_each(|field| write!(f, ":{}", field.as_deref().unwrap_or("")))
+            }
         }
     }
+}
+
+const SPANS: [(&str, Seconds); 4] = [("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)];
+
+/// Formats a time in the largest unit that it is a multiple of.
+pub fn span(seconds: Seconds) -> String {
+    let whole = SPANS.iter().find(|(_, unit)| seconds.is_multiple_of(*unit));
+    whole.map_or_else(String::new, |(name, unit)| format!("{}{name}", seconds / unit))
 }
 
 struct Fields<'a> {
@@ -270,6 +318,19 @@ impl<'a> Fields<'a> {
         self.next(&expected, |text| number(text, 1, SECONDS_MAX).map(|s| s as Seconds))
     }
 
+    /// Reads a time with its unit; a number alone counts seconds.
+    fn span(&mut self) -> Result<Option<Seconds>, TestError> {
+        self.next_or_default("a time from 1s to 7d, such as 30m or 90s", |text| {
+            let digits = text.trim_end_matches(|c: char| c.is_ascii_lowercase());
+            let unit = match &text[digits.len()..] {
+                "" => 1,
+                unit => SPANS.iter().find(|(name, _)| *name == unit)?.1,
+            };
+            let seconds = number(digits, 1, SECONDS_MAX)?.checked_mul(unit.into())?;
+            (seconds <= SECONDS_MAX).then_some(seconds as Seconds)
+        })
+    }
+
     fn depth(&mut self) -> Result<Option<u32>, TestError> {
         let expected = format!("a queue depth from 1 to {DEPTH_MAX}");
         self.next(&expected, |text| number(text, 1, DEPTH_MAX).map(|d| d as u32))
@@ -289,7 +350,7 @@ fn number(text: &str, least: u64, most: u64) -> Option<u64> {
 }
 
 fn share(text: &str) -> Option<Percent> {
-    text.parse().ok().filter(|&p| p > Percent::ZERO)
+    text.parse().ok().filter(|&p| p > Percent::ZERO && p <= Percent::ALL)
 }
 
 fn form(name: &str) -> &'static str {
@@ -371,6 +432,17 @@ impl FromStr for Test {
                 Self::Settling { range, seconds: fields.seconds()? }
             }
             "steady" => Self::Steady(fields.seconds()?),
+            "rest" => Self::Rest(fields.span()?.unwrap_or(REST)),
+            "reviewers" => {
+                let fill = fields.next_or_default(LEVEL, share)?.unwrap_or(Percent::ALL);
+                let (torture, rest) = (fields.span()?, fields.span()?.unwrap_or(REST));
+                let words =
+                    if fill < Percent::ALL { "all, free or none" } else { "all or none: nothing is free" };
+                let trimmed = fields.next(words, |text| {
+                    text.parse().ok().filter(|&t| t != Trimmed::Free || fill < Percent::ALL)
+                })?;
+                Self::Reviewers(Sequence { fill, torture, rest, trimmed })
+            }
             other => {
                 let names: Vec<&str> =
                     TESTS.iter().filter_map(|(form, _)| form.split(['[', ':']).next()).collect();
@@ -426,6 +498,17 @@ mod tests {
             ("settling:100:9", "settling:100:9"),
             ("steady", "steady"),
             ("steady:60", "steady:60"),
+            ("rest:30m", "rest"),
+            ("rest:1800", "rest"),
+            ("rest:90", "rest:90s"),
+            ("rest:120m", "rest:2h"),
+            ("rest:7d", "rest:7d"),
+            ("reviewers", "reviewers"),
+            ("reviewers:100:30m:30m", "reviewers::30m"),
+            ("reviewers:80", "reviewers:80"),
+            ("reviewers:80:20m:45m:none", "reviewers:80:20m:45m:none"),
+            ("reviewers::::all", "reviewers::::all"),
+            ("reviewers:99.5:::free", "reviewers:99.5:::free"),
         ] {
             let test: Test = text.parse().unwrap_or_else(|e| panic!("{e}"));
             assert_eq!(test.to_string(), canonical);
@@ -477,6 +560,17 @@ mod tests {
             ("settling:0", 10, "'0'", "above 0"),
             ("settling:", 10, "''", "above 0"),
             ("torture:1m", 9, "'1m'", "whole seconds"),
+            ("rest:0", 6, "'0'", "a time from 1s to 7d"),
+            ("rest:365000d", 6, "'365000d'", "a time from 1s to 7d"),
+            ("rest:8d", 6, "'8d'", "a time from 1s to 7d"),
+            ("rest:30min", 6, "'30min'", "such as 30m"),
+            ("rest:m", 6, "'m'", "such as 30m"),
+            ("rest:größe", 6, "'größe'", "such as 30m"),
+            ("reviewers:120", 11, "'120'", "up to 100"),
+            ("reviewers:80:0", 14, "'0'", "a time from 1s"),
+            ("reviewers:80:1m:1m:some", 20, "'some'", "all, free or none"),
+            ("reviewers::1m:1m:free", 18, "'free'", "all or none: nothing is free"),
+            ("reviewers:80:1m:1m:all:1", 24, "unexpected ':1'", "reviewers[:FILL_PCT"),
             ("steady:604801", 8, "'604801'", "to 604800"),
         ] {
             let error = text.parse::<Test>().unwrap_err();

@@ -9,6 +9,7 @@
 //! The decision uses integers, since it determines how long a simulation goes on.
 
 use trimwise::block::{BlockDevice, BlockError};
+use trimwise::ssd::SsdStats;
 use trimwise::units::{Bytes, SimDuration};
 
 use super::load::{Action, Done, Stream, Total, per_second};
@@ -34,22 +35,27 @@ impl<D: BlockDevice> Bench<'_, D> {
         }
         // Transfers in a thousand seconds, so that slow devices have enough digits.
         let mut rounds: Vec<u64> = Vec::new();
-        let mut window: Vec<Done> = Vec::new();
+        let mut amplifications: Vec<Option<f64>> = Vec::new();
+        // The last rounds, each with a model's counters before it.
+        let mut window: Vec<(Done, Option<SsdStats>)> = Vec::new();
         let mut reached = false;
         while !reached && rounds.len() < ROUNDS_MOST {
             let share = 0.8 / ROUNDS_MOST as f64;
             self.phase(0.2 + rounds.len() as f64 * share, share);
+            let before = self.stats();
             let done = self.random_units(Action::Write, DEPTH, limit).await?;
             let rate = u128::from(done.operations()) * 1_000_000_000_000 / u128::from(done.elapsed.0.max(1));
             rounds.push(u64::try_from(rate).unwrap_or(u64::MAX));
             if window.len() == WINDOW {
                 window.remove(0);
             }
-            window.push(done);
+            amplifications.push(self.amplification_since(before));
+            window.push((done, before));
             reached = rounds.last_chunk().is_some_and(is_steady);
         }
         let mut total = Total::default();
-        window.iter().for_each(|done| total.add(done));
+        window.iter().for_each(|(done, _)| total.add(done));
+        let before = window.first().and_then(|(_, before)| *before);
         let (excursion_percent, slope_percent) = rounds.last_chunk().map_or((0.0, 0.0), deviations);
         let round_iops: Vec<f64> = rounds.iter().map(|&rate| rate as f64 / 1e3).collect();
         let points =
@@ -59,6 +65,7 @@ impl<D: BlockDevice> Bench<'_, D> {
             rounds: rounds.len() as u32,
             iops: per_second(total.tally.operations as f64, total.elapsed),
             round_iops,
+            round_write_amplification: amplifications.into_iter().collect(),
             excursion_percent,
             slope_percent,
         });
@@ -69,7 +76,10 @@ impl<D: BlockDevice> Bench<'_, D> {
             y: Axis::linear("iops", "4 KiB random writes", "IOPS"),
             series: vec![Series { name: "QD 32".to_owned(), points }],
         };
-        let measured = vec![Measured::of("last rounds", &total.tally, total.elapsed)];
+        let measured = vec![Measured {
+            write_amplification: self.amplification_since(before),
+            ..Measured::of("last rounds", &total.tally, total.elapsed)
+        }];
         Ok(Found { measured, findings, plots: vec![plot], ..Found::default() })
     }
 }

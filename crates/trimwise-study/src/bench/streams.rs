@@ -1,10 +1,9 @@
-//! Plain loads: sequential and random, reading, writing, mixed, and both at the same time.
+//! Plain loads: sequential and random, reading, writing, mixed, both at the same time, and none.
 
 use trimwise::block::{BlockDevice, BlockError};
-use trimwise::units::{Bytes, SimDuration, UNIT_BYTES, UnitRange};
+use trimwise::units::{Bytes, Percent, SimDuration, UNIT_BYTES, UnitRange};
 
 use super::load::{Action, Done, Limit, Order, Stream, Tally};
-use super::share::Percent;
 use super::spec::{DEPTH, Direction, Seconds};
 use super::{Bench, Found, Measured};
 use crate::plot::{Axis, Plot, PlotKind, Point, Series};
@@ -45,7 +44,7 @@ impl<D: BlockDevice> Bench<'_, D> {
     ) -> Result<Found, BlockError> {
         let behind = start.of(self.region.units);
         let room = self.region.units - behind;
-        let units = size.unwrap_or(DD).units_floor().min(room);
+        let units = self.settings.scale.of(size.unwrap_or(DD).units_floor()).min(room);
         let area = UnitRange::new(self.region.start.offset(behind), units);
         let action = match direction {
             Direction::Read => Action::Read,
@@ -125,11 +124,32 @@ impl<D: BlockDevice> Bench<'_, D> {
         self.run_one(Stream { action, order: Order::Random, area, transfer, depth, pace: 0, limit }).await
     }
 
+    /// Leaves the device idle.
+    pub(super) async fn rest(&mut self, seconds: Seconds) -> Result<Found, BlockError> {
+        const STEPS: u64 = 100;
+        let (start, whole) =
+            (self.device.now(), self.settings.scale.time(SimDuration::from_secs(seconds.into())));
+        for step in 1..=STEPS {
+            let until = start + SimDuration::from_nanos(whole.as_nanos() / STEPS * step);
+            self.device.sleep(until.since(self.device.now())).await;
+            if self.device.now() < until {
+                // A real device wakes early if the user interrupts.
+                return Err(BlockError::Interrupted);
+            }
+            self.report(step as f64 / STEPS as f64);
+        }
+        let measured = vec![Measured::operation("rest", 0, self.device.now().since(start))];
+        Ok(Found { measured, ..Found::default() })
+    }
+
     /// A default is also limited in amount on a model.
     pub(super) fn limit(&self, seconds: Option<Seconds>, default: SimDuration, most: Bytes) -> Limit {
+        let scale = self.settings.scale;
         match seconds {
-            Some(seconds) => Limit::time(SimDuration::from_secs(seconds.into())),
-            None => Limit { time: Some(default), bytes: self.device.facts().is_model.then_some(most) },
+            Some(seconds) => Limit::time(scale.time(SimDuration::from_secs(seconds.into()))),
+            None => {
+                Limit { time: Some(scale.time(default)), bytes: self.device.facts().is_model.then_some(most) }
+            }
         }
     }
 

@@ -228,7 +228,7 @@ fn on_a_model(config: SsdConfig, tests: &str, settings: Settings) -> Results {
     let sim = Sim::new();
     let device = model(&sim, &config, settings.seed);
     sim.run(async move {
-        let stats = || device.queue().with_ssd(|ssd| *ssd.stats());
+        let stats = || device.stats();
         run(&device, &tests, &settings, Hooks { stats: Some(&stats), ..Hooks::default() }).await
     })
     .unwrap()
@@ -439,6 +439,123 @@ fn steady_state_is_found_where_there_is_one() {
     assert!(steady.slope_percent > 10.0 && steady.round_iops.len() == 25, "{steady:?}");
 }
 
+/// The whole test has the sequential writes of the preconditioning too, with a write amplification of 1.
+#[test]
+fn regression_the_steady_state_shows_the_write_amplification_of_its_window() {
+    let mut config = small();
+    config.gc.idle = false;
+    let results = on_a_model(config, "steady:2", Settings::default());
+    let test = &results.tests[0];
+    let Findings::Steady(steady) = &test.findings else { panic!("{results:?}") };
+    let rounds = steady.round_write_amplification.as_ref().unwrap();
+    assert_eq!(rounds.len() as u32, steady.rounds);
+    let window = test.measured[0].write_amplification.unwrap();
+    let last = &rounds[rounds.len() - 5..];
+    let (least, most) = (last.iter().copied().fold(9.9, f64::min), last.iter().copied().fold(0.0, f64::max));
+    assert!((least..=most).contains(&window) && least > 2.0, "{window} of {rounds:?}");
+    assert!(test.device.as_ref().unwrap().write_amplification.unwrap() < window - 0.5, "{results:?}");
+    assert_eq!(test.write_amplification(), Some(window));
+}
+
+/// Worn by small writes, half mended by TRIM, mended more by rest, and new after an erase.
+fn worn() -> Fabricated<impl Fn(SimTime, &Operation) -> SimDuration> {
+    let (ms, last) = (Cell::new(10), Cell::new(SimTime::ZERO));
+    Fabricated::new(Bytes::mib(64), move |now, operation| {
+        let idle = now.since(last.replace(now));
+        if idle >= SimDuration::from_secs(60) {
+            ms.set(16);
+        } else if idle >= SimDuration::from_secs(2) {
+            ms.set(10);
+        }
+        match operation {
+            Operation::Write(sectors, _) if sectors.sectors == 8 => ms.set(40),
+            Operation::Trim(_) => ms.set(20),
+            _ => {}
+        }
+        SimDuration::from_millis(ms.get())
+    })
+}
+
+#[test]
+fn reviewers_compare_each_write_with_that_to_the_clean_drive() {
+    let device = worn();
+    let results = device.run("reviewers:80:10:2m");
+    let test = &results.tests[0];
+    let Findings::Reviewers(found) = &test.findings else { panic!("{results:?}") };
+    assert_eq!((found.fill_percent, found.trimmed.as_str(), found.rest_s), (80.0, "free", 120.0));
+    let ratios = RATIOS.map(|(_, of)| (of(found).unwrap() * 1e3).round() / 1e3);
+    assert_eq!(ratios, [0.25, 0.5, 0.625, 1.0]);
+    let steps: Vec<&str> = test.measured.iter().map(|m| m.what.as_str()).collect();
+    assert_eq!(steps, ["clean", "torture", "dirty", "trimmed", "rested", "erased"]);
+    // The measured writes go behind the data, and the random ones among them.
+    let filled = Bytes::mib(64).units_floor() * 8 / 10 * 8;
+    let transfers = device.transfers();
+    assert!(transfers.iter().all(|&(_, first, sectors)| sectors == 8 || first < filled || first == filled));
+    assert!(transfers.iter().filter(|t| t.2 == 8).all(|t| t.1 < filled));
+    let trims = device
+        .submitted
+        .borrow()
+        .iter()
+        .filter_map(|(_, operation)| match operation {
+            Operation::Trim(ranges) => Some(ranges[0].start.first_lba().0),
+            _ => None,
+        })
+        .collect::<Vec<u64>>();
+    assert_eq!(trims, [filled]);
+
+    let of = |tests: &str| match &worn().run(tests).tests[0].findings {
+        Findings::Reviewers(found) => found.clone(),
+        other => panic!("{other:?}"),
+    };
+    let whole = of("reviewers::10:2m");
+    assert_eq!((whole.trimmed.as_str(), whole.dirty_over_clean), ("all", 0.25));
+    let none = of("reviewers::10:2m:none");
+    assert_eq!((none.trimmed.as_str(), none.after_trim_over_clean), ("none", None));
+}
+
+#[test]
+fn reviewers_trim_what_can_be_trimmed_and_refuse_what_cannot() {
+    let mut device = worn();
+    device.facts.trim = None;
+    let results = device.run("reviewers::10:2m");
+    assert!(results.tests[0].notes[0].starts_with("the drive does not support TRIM"), "{results:?}");
+    let refused = |device: &Fabricated<_>, tests: &str| {
+        polled(run(device, &parsed(tests), &Settings::default(), Hooks::default())).unwrap_err().to_string()
+    };
+    assert!(refused(&device, "reviewers:80:::free").contains("does not support TRIM"));
+    device.facts.is_model = false;
+    assert!(refused(&device, "reviewers").contains("cannot be made clean"));
+    // A real drive is trimmed instead of erased, which is said.
+    device.facts.trim = worn().facts.trim;
+    let results = device.run("reviewers::10:2m");
+    let Findings::Reviewers(found) = &results.tests[0].findings else { panic!("{results:?}") };
+    assert_eq!(found.after_erase_over_clean, None);
+    assert!(results.tests[0].notes[0].contains("clean means trimmed here"), "{results:?}");
+}
+
+#[test]
+fn a_rest_lets_a_model_tidy_up_and_says_what_it_did() {
+    let mut config = small();
+    config.gc.idle = true;
+    let results = on_a_model(config, "fill torture:5 rest:10m rest:1s", Settings::default());
+    let [_, _, rest, again] = &results.tests[..] else { panic!("{results:?}") };
+    assert_eq!((rest.test.as_str(), rest.elapsed_ns), ("rest:10m", 600_000_000_000));
+    assert!(rest.notes[0].starts_with("meanwhile the drive copied"), "{rest:?}");
+    assert_eq!(again.notes, ["the drive did nothing meanwhile"]);
+}
+
+#[test]
+fn times_and_amounts_of_tests_are_to_scale() {
+    let device = Fabricated::new(Bytes::mib(64), every(1));
+    let settings = Settings { scale: "1/4".parse().unwrap(), ..Settings::default() };
+    let tests = parsed("randwrite:1:8 seqwrite:32MiB rest:2m seqwrite:240MiB");
+    let results = polled(run(&device, &tests, &settings, Hooks::default())).unwrap();
+    let [random, sequential, rest, all] = &results.tests[..] else { panic!("{results:?}") };
+    assert_eq!(random.measured[0].elapsed_ns, 2_000_000_000);
+    assert_eq!((sequential.did.bytes_written, all.did.bytes_written), (8 << 20, 60 << 20));
+    assert_eq!(rest.elapsed_ns, 30_000_000_000);
+}
+
 #[test]
 fn erase_and_trim_tell_how_long_they_took_and_what_they_did() {
     let device = Fabricated::new(Bytes::mib(64), every(7));
@@ -465,7 +582,7 @@ fn torture_wears_a_model_down_and_trim_brings_it_back() {
 #[test]
 fn every_test_runs_on_a_small_model() {
     let tests = "erase fill:50 seqwrite seqread randwrite:32:1 randread:32:1 mixed:70:8:1 readwrite:1 hdtach atto \
-                 torture:1 trim trimlatency settling:25:2 steady:1";
+                 torture:1 trim trimlatency settling:25:2 steady:1 rest reviewers:50:1s";
     let region = Settings { region: "25:50".parse().unwrap(), ..Settings::default() };
     let results = on_a_model(small(), tests, region);
     assert!(results.broken.is_none(), "{:?}", results.broken);

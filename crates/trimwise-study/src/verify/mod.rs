@@ -258,6 +258,7 @@ impl VerifyRequest {
             content: self.content.unwrap_or(ContentClass::Compressible),
             seed: self.seed.unwrap_or(defaults::SEED),
             region: self.region.unwrap_or(Part::ALL),
+            ..Settings::default()
         }
     }
 

@@ -107,7 +107,7 @@ impl Guest {
 
 fn disk(faults: Faults) -> Disk {
     let mut config = SsdConfig { capacity_bytes: Bytes::mib(128).0, ..SsdConfig::default() };
-    (config.geometry.pages_per_block, config.over_provisioning_percent) = (32, Some(30));
+    (config.geometry.pages_per_block, config.over_provisioning_percent) = (32, Some(30.into()));
     let drive = Drive::new(&config, faults, 1).unwrap();
     let store = SparseStore::in_memory(Bytes::from_units(config.capacity_units())).unwrap();
     Disk::new(Port::new(drive), store, "disk", true)

@@ -10,6 +10,7 @@ use super::device::check;
 use super::{BlockDevice, BlockError, BlockQueue, Command, Completion, DeviceFacts, Operation, TrimFacts};
 use crate::content::{Content, Stored};
 use crate::engine::Event;
+use crate::ssd::SsdStats;
 use crate::units::{Bytes, Lpn, SimDuration, SimTime};
 
 pub struct ModelDevice {
@@ -51,6 +52,15 @@ impl ModelDevice {
 
     pub fn queue(&self) -> &BlockQueue {
         &self.queue
+    }
+
+    /// Returns the drive's counters, with the work that it did until now while it was idle.
+    pub fn stats(&self) -> SsdStats {
+        let now = self.now();
+        self.queue.with_ssd_mut(|ssd| {
+            ssd.catch_up(now);
+            *ssd.stats()
+        })
     }
 }
 

@@ -445,7 +445,7 @@ mod tests {
         let trim = TrimConfig { cost_per_command_ns: 1_000_000_000, ..SsdConfig::default().trim };
         let mut ssd = SsdConfig {
             capacity_bytes: Bytes::mib(128).0,
-            over_provisioning_percent: Some(30),
+            over_provisioning_percent: Some(30.into()),
             trim,
             ..SsdConfig::default()
         };

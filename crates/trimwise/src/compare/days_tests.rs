@@ -22,7 +22,7 @@ fn postmark() -> PostmarkConfig {
 fn spec(policy: &str, workload: impl Into<Workload>, days: Option<u32>) -> CellSpec {
     let mut ssd = SsdConfig {
         capacity_bytes: Bytes::mib(512).0,
-        over_provisioning_percent: Some(20),
+        over_provisioning_percent: Some(20.into()),
         ..SsdConfig::default()
     };
     ssd.geometry.pages_per_block = 32;

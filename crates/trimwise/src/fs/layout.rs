@@ -179,6 +179,17 @@ impl Layout {
         Lpn(table + u64::from(inode) % INODES_PER_GROUP / INODES_PER_BLOCK)
     }
 
+    /// Returns the blocks of the inode table that Linux reads together with an inode's: 32, at a multiple of 32 on the
+    /// device (`inode_readahead_blks`).
+    pub(super) fn inodes_read_with(&self, inode: u32) -> UnitRange {
+        const READ_AHEAD: u64 = 32;
+        let group_first = (self.inode_group(inode) * INODES_PER_GROUP) as u32;
+        let table = self.inode_block(group_first).0;
+        let first = self.inode_block(inode).0 / READ_AHEAD * READ_AHEAD;
+        let (from, to) = (first.max(table), (first + READ_AHEAD).min(table + TABLE_BLOCKS));
+        UnitRange::new(Lpn(from), to - from)
+    }
+
     /// Returns the block at which allocation for a file without blocks starts: the second group of its inode's flex
     /// group (`ext4_inode_to_goal_block`).
     pub(crate) fn file_goal(&self, inode: u32) -> Lpn {

@@ -26,6 +26,7 @@
 pub mod alloc;
 mod audit;
 pub mod cache;
+mod cold;
 mod discard;
 mod extent_tree;
 mod fitrim;
@@ -54,7 +55,7 @@ pub mod witness;
 mod writeback;
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use crate::block::thin::ThinVolume;
@@ -130,6 +131,8 @@ struct State {
     /// Withheld blocks that are in a TRIM without a token: of FITRIM, or after an extent whose TRIM extends over them.
     /// In the latter case, the part that is pending stays pending.
     held: Vec<UnitRange>,
+    /// Metadata blocks in memory since the caches were dropped; `None` before that, when all are.
+    in_memory: Option<BTreeSet<Lpn>>,
     /// Minimum extent length of the last FITRIM (`s_last_trim_minblks`).
     trimmed_min_units: u64,
 }
@@ -337,6 +340,7 @@ impl Volume {
                 reserved_pages: 0,
                 withheld_units: 0,
                 held: Vec::new(),
+                in_memory: None,
                 trimmed_min_units: 0,
             }),
             events: Events {

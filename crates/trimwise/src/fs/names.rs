@@ -26,7 +26,7 @@ pub(super) fn is_a_directory(path: &str) -> FileError {
     FileError::Other { path: path.to_owned(), reason: "is a directory".to_owned() }
 }
 
-fn parent(path: &str) -> &str {
+pub(super) fn parent(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(parent, _)| parent)
 }
 

@@ -369,6 +369,7 @@ impl Files for Ext4 {
 
     async fn rmdir(&self, path: &str) -> Result<(), FileError> {
         self.0.sim.charge(self.0.host.cpu.syscall + self.0.host.cpu.unlink).await;
+        self.read_for_removal(path).await;
         let handle = self.start_handle(DELETE_CREDITS).await;
         let blocks = {
             let state = &mut *self.0.state.borrow_mut();
@@ -512,6 +513,7 @@ impl Files for Ext4 {
             Some(entry) if entry.is_directory => return Err(is_a_directory(path)),
             Some(_) => {}
         }
+        self.read_for_removal(path).await;
         let handle = self.start_handle(DELETE_CREDITS).await;
         let Some(entry) = self.remove_entry(&handle, path, false).await else {
             return Err(Self::not_found(path));
@@ -534,6 +536,12 @@ impl Files for Ext4 {
     async fn sync(&self) -> Result<(), FileError> {
         self.0.sim.charge(self.0.host.cpu.syscall).await;
         self.sync_all().await;
+        Ok(())
+    }
+
+    async fn drop_caches(&self) -> Result<(), FileError> {
+        self.0.sim.charge(self.0.host.cpu.syscall).await;
+        self.drop_all_cached().await;
         Ok(())
     }
 

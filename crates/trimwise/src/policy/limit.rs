@@ -19,7 +19,7 @@
 //!   the file at a time. 128 MiB each 100 ms is AliSQL's `innodb_data_file_purge_max_size` and `_interval`; TXSQL cuts 128
 //!   or 64 MiB (`innodb_async_truncate_size`). Only their manuals are public
 //!   (<https://www.alibabacloud.com/help/en/doc-detail/134095.htm>, <https://www.tencentcloud.com/document/product/236/43500>),
-//!   so that there is no fsync is assumed. What D. Mituzas advises (<https://dom.as/2016/05/02/on-removing-files/>) is the
+//!   and were read in excerpts; that there is no fsync is assumed. What D. Mituzas advises (<https://dom.as/2016/05/02/on-removing-files/>) is the
 //!   same by hand.
 //!
 //! Ceph's BlueStore has no files: its queue of discards (`bdev_async_discard_threads`, src/blk/kernel/KernelDevice.cc)

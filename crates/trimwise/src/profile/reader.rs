@@ -24,6 +24,7 @@ use super::contents::Contents;
 use super::ranges::Uncertain;
 use super::{Profile, ProfileError, Setting, SettingValue};
 use crate::ssd::ConfigError;
+use crate::units::Percent;
 
 /// The serde name of an enum that is written as a table with a `kind`.
 const BY_KIND: &str = "table by kind";
@@ -334,6 +335,25 @@ impl<'t> Deserializer<'t> for Node<'_, 't> {
         visitor.visit_u64(self.whole(64)?)
     }
 
+    /// Reads a percentage.
+    fn deserialize_f64<V: Visitor<'t>>(mut self, visitor: V) -> Result<V::Value, Stop> {
+        let expected = (&visitor as &dyn Expected).to_string();
+        match self.take(&expected, Some)? {
+            DeValue::Integer(digits) => {
+                let number = u64::from_str_radix(digits.as_str(), digits.radix());
+                let number = number.map_err(|_| self.stop(&expected))?;
+                self.note(SettingValue::Whole(number));
+                visitor.visit_u64(number)
+            }
+            DeValue::Float(digits) => {
+                let number = digits.as_str().parse().unwrap_or(f64::NAN);
+                Percent::of_decimal(number).into_iter().for_each(|p| self.note(SettingValue::Percent(p)));
+                visitor.visit_f64(number)
+            }
+            _ => Err(self.stop(&expected)),
+        }
+    }
+
     fn deserialize_string<V: Visitor<'t>>(self, visitor: V) -> Result<V::Value, Stop> {
         let not_empty = |value: &'t DeValue<'t>| value.as_str().filter(|text| !text.trim().is_empty());
         visitor.visit_str(self.take("a non-empty string in quotes", not_empty)?)
@@ -391,7 +411,7 @@ impl<'t> Deserializer<'t> for Node<'_, 't> {
 
     serde::forward_to_deserialize_any! {
         <W: Visitor<'t>>
-        i8 i16 i32 i64 i128 u8 u16 u128 f32 f64 char str bytes byte_buf unit unit_struct newtype_struct tuple
+        i8 i16 i32 i64 i128 u8 u16 u128 f32 char str bytes byte_buf unit unit_struct newtype_struct tuple
         tuple_struct identifier ignored_any
     }
 }

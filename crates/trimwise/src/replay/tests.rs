@@ -16,7 +16,7 @@ use crate::workload::latency::LatencySummary;
 fn spec(policy: &str) -> ReplaySpec {
     let mut ssd = SsdConfig {
         capacity_bytes: Bytes::mib(128).0,
-        over_provisioning_percent: Some(30),
+        over_provisioning_percent: Some(30.into()),
         ..SsdConfig::default()
     };
     ssd.geometry.pages_per_block = 32;

@@ -14,7 +14,7 @@ use super::geometry::Geometry;
 pub use mapping::*;
 pub use slc::SlcConfig;
 
-use crate::units::{Bytes, UNIT_BYTES};
+use crate::units::{Bytes, Percent, UNIT_BYTES};
 
 /// A setting, or a combination of settings, that no device can have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -32,7 +32,7 @@ pub struct SsdConfig {
     pub capacity_bytes: u64,
     /// Physical space beyond the logical, in percent of the logical. Set this or `geometry.blocks_per_plane`, or both
     /// if they agree to the superblock.
-    pub over_provisioning_percent: Option<u32>,
+    pub over_provisioning_percent: Option<Percent>,
     pub geometry: GeometryConfig,
     pub nand: NandConfig,
     #[serde(default)]
@@ -282,7 +282,7 @@ impl Default for SsdConfig {
     fn default() -> Self {
         Self {
             capacity_bytes: Bytes::gib(8).0,
-            over_provisioning_percent: Some(7),
+            over_provisioning_percent: Some(Percent::whole(7)),
             geometry: GeometryConfig {
                 channels: 4,
                 dies_per_channel: 1,

@@ -172,8 +172,8 @@ fn superblocks(config: &SsdConfig, superblock_units: u64, lanes: u32) -> Result<
     let logical = config.capacity_units();
     let wanted = config.over_provisioning_percent.map(|percent| {
         // u128: a capacity near 2^64 must give an error and not an overflow.
-        let units = (u128::from(logical) * (100 + u128::from(percent))).div_ceil(100);
-        let blocks = units.div_ceil(u128::from(superblock_units)).div_ceil(u128::from(lanes));
+        let blocks =
+            percent.on_top_of(logical).div_ceil(u128::from(superblock_units)).div_ceil(u128::from(lanes));
         u64::try_from(blocks).unwrap_or(u64::MAX)
     });
     let per_lane = match (config.geometry.blocks_per_plane, wanted) {
@@ -210,7 +210,7 @@ mod tests {
     /// Four dies of one plane, pages of one unit: a stripe is a unit.
     fn geometry(pages: u32, parity_one_in: Option<u32>) -> Geometry {
         let mut config = SsdConfig { capacity_bytes: 100 * UNIT_BYTES, ..SsdConfig::default() };
-        config.over_provisioning_percent = Some(100);
+        config.over_provisioning_percent = Some(100.into());
         config.geometry = GeometryConfig { parity_one_in, ..GeometryConfig::flat(4, pages, 4096) };
         Geometry::new(&config).unwrap()
     }

@@ -276,7 +276,7 @@ mod tests {
         sim.clone()
             .run(async move {
                 let mut config = SsdConfig { capacity_bytes: Bytes::mib(512).0, ..SsdConfig::default() };
-                config.over_provisioning_percent = Some(30);
+                config.over_provisioning_percent = Some(30.into());
                 config.geometry.pages_per_block = 32;
                 let queue = BlockQueue::new(&sim, Ssd::new(&config, 1).unwrap(), QueueConfig::default());
                 let volume = Volume::format(&queue, FormatOptions::default()).await.unwrap();

@@ -191,6 +191,11 @@ impl Program {
                 for copy in 0..all.iter().map(Application::copies).sum() {
                     stage.mkdir(&format!("{DIRECTORY}/{copy}")).await?;
                 }
+                let mut first = 0;
+                for application in all {
+                    application.prepare(stage, first).await?;
+                    first += application.copies();
+                }
                 Ok(())
             }
             Self::Fio(_, jobs) => fio::prepare(jobs, stage).await,

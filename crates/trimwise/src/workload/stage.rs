@@ -408,6 +408,19 @@ impl<'a, F: Files> Stage<'a, F> {
         Ok(())
     }
 
+    /// Makes all of the file system durable. It counts as an fsync.
+    pub(super) async fn sync(&self) -> Result<(), FileError> {
+        let begin = self.now();
+        self.fs.sync().await?;
+        self.latencies.borrow_mut().record(Operation::Fsync, self.now().since(begin));
+        self.count(|done| done.fsyncs += 1);
+        Ok(())
+    }
+
+    pub(super) async fn drop_caches(&self) -> Result<(), FileError> {
+        self.fs.drop_caches().await
+    }
+
     pub async fn unlink(&self, path: &str) -> Result<(), FileError> {
         self.timed(Operation::Unlink, Measured::Unlink(path)).await?;
         lock(&self.session.names).0.remove(path);

@@ -22,7 +22,7 @@ pub fn drive(kind: LinkKind, trim_ms: u64) -> SsdConfig {
     let trim_kind = if kind == LinkKind::Nvme { TrimKind::Nvme } else { TrimKind::AtaNonQueued };
     let mut config = SsdConfig {
         capacity_bytes: Bytes::mib(512).0,
-        over_provisioning_percent: Some(30),
+        over_provisioning_percent: Some(30.into()),
         trim: TrimConfig {
             kind: trim_kind,
             max_ranges: 4,

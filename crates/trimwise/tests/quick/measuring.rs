@@ -56,7 +56,7 @@ fn a_timeline_keeps_its_peaks_when_it_becomes_coarser() {
 fn what_the_drive_collected_at_idle_before_a_workload_is_not_its_own() {
     let drive = SsdConfig {
         capacity_bytes: Bytes::mib(56).0,
-        over_provisioning_percent: Some(50),
+        over_provisioning_percent: Some(50.into()),
         ..drive(LinkKind::Sata, 1)
     };
     on_queue(drive, QueueConfig::default(), |queue| async move {

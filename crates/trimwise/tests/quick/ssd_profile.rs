@@ -222,6 +222,34 @@ fn other_mistakes_are_named() {
     expect("capacity_bytes = 8_589_934_592", "capacity_bytes = 9223372036854775807", &["capacity_bytes"]);
 }
 
+/// A drive of 256 GB from 256 GiB has 7.37 % to spare.
+#[test]
+fn over_provisioning_may_have_decimals() {
+    const LINE: &str = "over_provisioning_percent = 7";
+    let read = |value: &str| {
+        let text = small().replacen(LINE, &format!("over_provisioning_percent = {value}"), 1);
+        Profile::parse(&text, "my.toml").map_err(|e| e.to_string())
+    };
+    // Superblocks of 8 MiB, of which 1,024 hold the data.
+    let superblocks = |value: &str| read(value).unwrap().config.physical_bytes().unwrap() >> 23;
+    let counts = ["7", "7.0", "7.04", "7.37", "12.4"].map(superblocks);
+    assert_eq!(counts, [1_096, 1_096, 1_097, 1_100, 1_151]);
+    let setting = |value: &str| read(value).unwrap().settings[1].value.clone();
+    assert_eq!(setting("7"), SettingValue::Whole(7));
+    assert_eq!(serde_json::to_string(&setting("12.4")).unwrap(), "12.4");
+    for value in ["7.375", "-1", "-0.5", "nan", "inf", "4294967296", "\"7\"", "true", "[7]"] {
+        let message = read(value).unwrap_err();
+        let shown = if value.starts_with('[') { "an array" } else { value };
+        assert!(
+            message.ends_with(&format!(
+                "over_provisioning_percent: {shown} is not accepted; expected percent, a number of at least 0 with at \
+                 most two decimals"
+            )),
+            "{message}"
+        );
+    }
+}
+
 /// The small profile with a piece at its end.
 fn with(addition: &str) -> String {
     format!("{}\n{addition}", small())
@@ -517,7 +545,7 @@ proptest! {
         minimum in prop_oneof![1u32..9, any::<u32>()],
         log in proptest::option::of(prop_oneof![0u32..9, any::<u32>()]),
     ) {
-        let mut config = SsdConfig { capacity_bytes: capacity, over_provisioning_percent: percent, ..SsdConfig::default() };
+        let mut config = SsdConfig { capacity_bytes: capacity, over_provisioning_percent: percent.map(Into::into), ..SsdConfig::default() };
         config.geometry.blocks_per_plane = blocks;
         config.geometry.channels = shape[0];
         config.geometry.dies_per_channel = shape[1];

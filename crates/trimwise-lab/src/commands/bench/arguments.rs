@@ -1,8 +1,9 @@
 //! Arguments of `bench`.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 
-use crate::bench::{Part, TESTS};
+use crate::bench::{Part, Scale, TESTS};
 use clap::Args;
 use trimwise::content::ContentClass;
 use trimwise::units::Bytes;
@@ -43,6 +44,11 @@ pub struct BenchArguments {
     /// Part of the device to test, in percent of it; only erase goes beyond [default: all]
     #[arg(long, value_name = "START_PCT:LEN_PCT", value_parser = region)]
     pub region: Option<Part>,
+
+    /// Model a part of the drive that stands for the whole, such as 1/16: capacity, caches and the times and amounts of
+    /// tests shrink together, rates and ratios stay [default: 1]
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true, value_parser = Scale::from_str)]
+    pub scale: Option<Scale>,
 
     /// Seed of the random places: same seed, same places, and in the model the same result
     #[arg(long, short = 's', value_name = "N", default_value_t = defaults::SEED, value_parser = whole::<u64>(0, u64::MAX),
@@ -104,6 +110,7 @@ impl BenchArguments {
             content: self.content,
             seed: self.seed,
             region: self.region,
+            scale: self.scale,
             size: self.size,
             destroy: self.destroy.clone(),
         }
@@ -120,6 +127,8 @@ fn bench_help() -> String {
         trimwise bench sata-small seqwrite randwrite\n  \
         trimwise bench sata-small erase fill torture:60 hdtach:reads trim hdtach:reads\n      \
         a drive fresh, full, worn down, and after TRIM\n  \
+        trimwise bench nvme-512gb-qlc --scale 1/16 reviewers:80\n      \
+        dirty against clean writes as reviewers measure them, on a sixteenth of the drive\n  \
         trimwise bench my-ssd.toml fill:87.3 trim:87.3:12.7 seqwrite:1GiB:87.3 --json -\n  \
         trimwise bench vendor2 --map --report map/\n      \
         what TRIM costs reads and writes at each load\n  \

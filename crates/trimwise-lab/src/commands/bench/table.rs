@@ -1,6 +1,6 @@
 //! The text of `bench`.
 
-use crate::bench::{Findings, Measured, Settled, Steady, TestResult};
+use crate::bench::{Findings, Measured, RATIOS, Reviewed, Settled, Steady, TestResult};
 use trimwise::units::Bytes;
 use trimwise::workload::latency::LatencySummary;
 
@@ -54,6 +54,9 @@ pub fn said(report: &BenchReport) -> String {
             settings.region_length_percent, settings.region_start_percent
         );
     }
+    if settings.scale < 1.0 {
+        text += &format!("; scale {}", significant(settings.scale));
+    }
     text + "."
 }
 
@@ -72,7 +75,7 @@ pub fn verdict(report: &BenchReport) -> String {
             sentences.push(format!("`{}` took {}.", test.test, nanoseconds(m.elapsed_ns as f64)));
         }
     }
-    let amplified = tests().filter_map(|test| Some((test.device.as_ref()?.write_amplification?, &test.test)));
+    let amplified = tests().filter_map(|test| Some((test.write_amplification()?, &test.test)));
     if let Some((wa, test)) = amplified.max_by(|a, b| a.0.total_cmp(&b.0)) {
         sentences.push(if wa < 1.005 {
             "No write amplification.".to_owned()
@@ -122,6 +125,14 @@ pub fn verdict(report: &BenchReport) -> String {
                     ),
                 });
             }
+            Findings::Reviewers(found) => {
+                let ratios = RATIOS.iter().filter_map(|(name, of)| {
+                    let name = name.strip_suffix("_over_clean").unwrap_or(name).replace("_trim", "_TRIM");
+                    Some(format!("{} {:.2}", name.replace('_', " "), of(found)?))
+                });
+                let ratios: Vec<String> = ratios.collect();
+                sentences.push(format!("`{}`: over clean writes, {}.", test.test, ratios.join(", ")));
+            }
             Findings::None => {}
         }
     }
@@ -143,7 +154,13 @@ pub fn partial(report: &BenchReport) -> Option<String> {
 
 /// Returns a row for each kind of transfer in a test; the first row also has what applies to the whole test.
 pub fn rows(test: &TestResult) -> Vec<Vec<String>> {
-    let amplification = test.device.as_ref().and_then(|d| d.write_amplification);
+    // The title of the ratios has all of a long name.
+    let name = match &test.findings {
+        Findings::Reviewers(_) => test.test.split(':').next().unwrap_or_default(),
+        _ => &test.test,
+    };
+    let of_steps = test.measured.len() > 1 && test.measured.iter().any(|m| m.write_amplification.is_some());
+    let amplified = |wa: Option<f64>| wa.map_or(NONE.to_string(), |wa| format!("{wa:.2}"));
     let row = |i: usize, measured: Option<&Measured>| {
         let of_test = |text: String| if i == 0 { text } else { String::new() };
         let figure =
@@ -155,7 +172,7 @@ pub fn rows(test: &TestResult) -> Vec<Vec<String>> {
         let spread = measured.and_then(|m| m.throughput_min_mb_per_s.zip(m.throughput_max_mb_per_s));
         let whole = |f: f64| if f >= 99.95 { thousands(f.round()) } else { format!("{f:.1}") };
         vec![
-            of_test(test.test.clone()),
+            of_test(name.to_owned()),
             measured.map_or(String::new(), |m| m.what.clone()),
             figure(|m| m.throughput_mb_per_s),
             spread.map_or(NONE.to_string(), |(least, most)| format!("{}-{}", whole(least), whole(most))),
@@ -163,7 +180,10 @@ pub fn rows(test: &TestResult) -> Vec<Vec<String>> {
             latency(|l| l.p50_ns),
             latency(|l| l.p999_ns),
             of_test(Bytes(test.did.bytes_written).to_string()),
-            of_test(amplification.map_or(NONE.to_string(), |wa| format!("{wa:.2}"))),
+            match measured {
+                Some(m) if of_steps => amplified(m.write_amplification),
+                _ => of_test(amplified(test.write_amplification())),
+            },
         ]
     };
     if test.measured.is_empty() {
@@ -177,10 +197,26 @@ pub fn rows(test: &TestResult) -> Vec<Vec<String>> {
 pub fn blocks(test: &TestResult) -> Vec<Block> {
     let mut blocks = match &test.findings {
         Findings::Settling(settled) => vec![settling(settled)],
+        Findings::Reviewers(found) => vec![over_clean(found)],
         _ => Vec::new(),
     };
     blocks.extend(test.plots.iter().filter(|plot| is_tabled(plot)).flat_map(of_plot));
     blocks
+}
+
+fn over_clean(found: &Reviewed) -> Block {
+    let rows =
+        RATIOS.iter().filter_map(|(name, of)| Some(vec![name.to_string(), format!("{:.3}", of(found)?)]));
+    Block {
+        title: format!(
+            "filled to {} %, trimmed: {}, rest {}",
+            found.fill_percent,
+            found.trimmed,
+            nanoseconds(found.rest_s * 1e9)
+        ),
+        header: ["sequential writes", "ratio"].map(str::to_string).to_vec(),
+        rows: rows.collect(),
+    }
 }
 
 fn settling(settled: &[Settled]) -> Block {
@@ -255,7 +291,7 @@ mod tests {
     #[test]
     fn tests_are_rows_and_what_they_find_stands_below() {
         insta::assert_snapshot!(text_of(
-            "sata-small fill:87.3 randwrite hdtach:reads:full atto settling steady"
+            "sata-small fill:87.3 randwrite hdtach:reads:full atto settling steady reviewers:80"
         ));
     }
 

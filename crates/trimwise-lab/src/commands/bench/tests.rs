@@ -1,5 +1,6 @@
 use crate::bench::{
-    Broken, Device, DeviceCounts, Did, Findings, Measured, Results, Settled, Steady, Test, TestResult,
+    Broken, Device, DeviceCounts, Did, Findings, Measured, Results, Reviewed, Settled, Steady, Test,
+    TestResult,
 };
 use crate::plot::{Axis, Plot, PlotKind, Point, Series};
 use clap::Parser;
@@ -127,6 +128,7 @@ pub fn bench_results(device: &str, tests: &[Test]) -> Results {
         throughput_max_mb_per_s: Some(mb_per_s * 1.25),
         iops: Some(mb_per_s * 244.140_625),
         latency: Some(latency),
+        write_amplification: None,
     };
     let lines = |name: &str, x: Axis, points: &[(f64, f64)]| Plot {
         title: name.to_owned(),
@@ -158,10 +160,20 @@ pub fn bench_results(device: &str, tests: &[Test]) -> Results {
             Test::Steady(_) => Findings::Steady(Steady {
                 reached: true,
                 rounds: 6,
+                round_write_amplification: Some(vec![2.0, 4.0, 5.0, 5.2, 5.2, 5.1]),
                 round_iops: vec![30_000.0, 26_000.0, 25_400.0, 25_100.0, 24_900.0, 25_000.0],
                 iops: 25_280.0,
                 excursion_percent: 4.35,
                 slope_percent: 3.48,
+            }),
+            Test::Reviewers(_) => Findings::Reviewers(Reviewed {
+                fill_percent: 80.0,
+                trimmed: "free".to_owned(),
+                rest_s: 1800.0,
+                dirty_over_clean: 0.295,
+                after_trim_over_clean: Some(0.41),
+                after_rest_over_clean: 0.98,
+                after_erase_over_clean: None,
             }),
             _ => Findings::None,
         };
@@ -172,6 +184,15 @@ pub fn bench_results(device: &str, tests: &[Test]) -> Results {
             did: Did { bytes_written: 102_400_000, ..Did::default() },
             measured: match test {
                 Test::Settling { .. } => vec![],
+                Test::Reviewers(_) => [("clean", 102.4, 1.0), ("dirty", 30.2, 3.5)]
+                    .map(|(what, rate, wa)| Measured {
+                        write_amplification: Some(wa),
+                        ..measured(what, rate)
+                    })
+                    .to_vec(),
+                Test::Steady(_) => {
+                    vec![Measured { write_amplification: Some(5.1), ..measured("last rounds", 102.4) }]
+                }
                 Test::HdTach { .. } | Test::Atto => vec![measured("read", 204.8), measured("write", 102.4)],
                 _ => vec![measured("write", 102.4)],
             },

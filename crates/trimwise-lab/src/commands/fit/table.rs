@@ -104,6 +104,7 @@ pub fn render(report: &FitReport) -> String {
 fn shown(value: &SettingValue) -> String {
     match value {
         SettingValue::Whole(value) => grouped(*value),
+        SettingValue::Percent(value) => value.to_string(),
         SettingValue::Flag(value) => value.to_string(),
         SettingValue::Word(word) => word.clone(),
     }

@@ -182,7 +182,7 @@ impl Image {
             sim.sleep_until(self.at).await;
             let queue = BlockQueue::new(&sim, self.drive, QueueConfig::default());
             let device = ModelDevice::new(queue.clone(), DEVICE);
-            let settings = Settings { content, seed, region: Part::ALL };
+            let settings = Settings { content, seed, ..Settings::default() };
             let results = crate::bench::run(&device, &tests, &settings, Hooks::default()).await;
             drop(device);
             (results, queue.into_drive().map(|drive| Self { drive, at: sim.now() }))

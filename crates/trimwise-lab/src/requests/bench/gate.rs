@@ -11,7 +11,7 @@ use trimwise_study::gate::{
 };
 
 use super::{BenchReport, BenchRequest, BenchSettings};
-use crate::bench::{Measured as Transfer, Test};
+use crate::bench::{Findings, Measured as Transfer, RATIOS, Test};
 
 /// A figure of a kind of transfer, whether its changes are shown, and how it is read.
 type Figure = (&'static str, Unit, bool, fn(&Transfer) -> Option<f64>);
@@ -34,10 +34,11 @@ const WRITE_AMPLIFICATION: &str = "write_amplification";
 
 fn terms(subjects: Vec<String>) -> Terms {
     let figures = FIGURES.iter().map(|(name, unit, ..)| (Cow::from(*name), *unit));
+    let ratios = RATIOS.iter().map(|(name, _)| (Cow::from(*name), Unit::Number));
     Terms {
         kind: "tests",
         subjects,
-        figures: figures.chain([(WRITE_AMPLIFICATION.into(), Unit::Number)]).collect(),
+        figures: figures.chain([(WRITE_AMPLIFICATION.into(), Unit::Number)]).chain(ratios).collect(),
         of_several_runs: Vec::new(),
         usual: Some(FIGURES[0].0),
     }
@@ -73,8 +74,12 @@ fn measured(report: &BenchReport) -> Vec<Measured> {
                 add(subject.clone(), (name, unit, is_tracked), of(transfer));
             }
         }
-        let amplification = test.device.as_ref().and_then(|device| device.write_amplification);
-        add(test.test.clone(), (WRITE_AMPLIFICATION, Unit::Number, true), amplification);
+        add(test.test.clone(), (WRITE_AMPLIFICATION, Unit::Number, true), test.write_amplification());
+        if let Findings::Reviewers(found) = &test.findings {
+            for (name, of) in RATIOS {
+                add(test.test.clone(), (name, Unit::Number, true), of(found));
+            }
+        }
     }
     all
 }

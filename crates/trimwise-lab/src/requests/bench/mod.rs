@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use crate::bench::{self, Hooks, Part, Results, Settings, Test, TestError};
+use crate::bench::{self, Hooks, Part, Results, Scale, Settings, Test, TestError, span};
 use serde::{Deserialize, Serialize};
 use trimwise::block::{BlockQueue, ModelDevice, QueueConfig};
 use trimwise::content::ContentClass;
@@ -50,6 +50,9 @@ pub struct OnDevice {
     /// The part of the device to test; `None` means all of it.
     #[serde(with = "as_text::option", default)]
     pub region: Option<Part>,
+    /// The share of the drive that is modelled; `None` means all of it.
+    #[serde(with = "as_text::option", default)]
+    pub scale: Option<Scale>,
     /// The size of a file to create. A model has its own size.
     pub size: Option<Bytes>,
     /// The word that confirms what may be destroyed, as the error without it says; not used in a model.
@@ -86,7 +89,14 @@ pub struct BenchSettings {
     pub region_start_percent: f64,
     /// Length of that part.
     pub region_length_percent: f64,
+    /// Share of the drive that was modelled, with the times and amounts of the tests.
+    #[serde(default = "full")]
+    pub scale: f64,
     pub command: String,
+}
+
+fn full() -> f64 {
+    1.0
 }
 
 /// Runs the tests. If one fails, the failure is in the report.
@@ -103,9 +113,16 @@ pub fn run(request: &BenchRequest, caller: &dyn Caller) -> Result<BenchReport, F
         None => {
             let device = request.on.profile()?;
             let stop = caller.stop(OnInterrupt::StopAndShow)?;
-            in_model(&device, &tests, &settings, &stop, on_progress)
+            in_model(&device, &tests, &settings, &stop, on_progress).and_then(|mut results| {
+                results.notes.extend(request.on.scale_note()?);
+                Ok(results)
+            })
         }
         Some(real) => {
+            let rest = tests.iter().fold(0u32, |sum, test| sum.saturating_add(test.rest()));
+            if rest > 0 {
+                caller.note(&format!("the device rests for {} in all; Ctrl-C ends the tests", span(rest)));
+            }
             let stop = caller.stop(OnInterrupt::StopAndShow)?;
             on_real(&real, &tests, &settings, &stop, &*on_progress)
         }
@@ -128,7 +145,7 @@ fn in_model(
     let device = Rc::new(ModelDevice::new(queue, &profile.name).interrupted_by(stop));
     let (tests, settings) = (tests.to_vec(), *settings);
     let ended = sim.run(async move {
-        let stats = || device.queue().with_ssd(|ssd| *ssd.stats());
+        let stats = || device.stats();
         let hooks = Hooks { on_progress: &*on_progress, stats: Some(&stats) };
         bench::run(&*device, &tests, &settings, hooks).await
     });
@@ -169,6 +186,10 @@ impl OnDevice {
     fn real(&self) -> Result<Option<RealTarget>, Failure> {
         let real = RealTarget::parse(&self.target, self.size, self.destroy.as_ref())?;
         let given = [("size", self.size.is_some()), ("destroy", self.destroy.is_some())];
+        if real.is_some() && self.scale.is_some() {
+            let why = format!("{} is a real device or file; this option is for models only", self.target);
+            return Err(Mistake::on("scale").because(why).fail());
+        }
         match given.into_iter().find(|(_, given)| real.is_none() && *given) {
             Some((field, _)) => {
                 let why =
@@ -179,12 +200,43 @@ impl OnDevice {
         }
     }
 
+    /// Returns the modelled drive, at its scale.
     fn profile(&self) -> Result<Profile, Failure> {
-        input::profile(&self.target, argument("target"))
+        let mut profile = input::profile(&self.target, argument("target"))?;
+        if let Some(scale) = self.scale {
+            profile.config = scale.drive(&profile.config).map_err(|e| {
+                Mistake::of("scale", scale)
+                    .because(format!("{}: {e}", profile.name))
+                    .expected("a larger share")
+                    .fail()
+            })?;
+        }
+        Ok(profile)
+    }
+
+    /// Says what a drive at a scale stands for, and what of it is not to scale.
+    fn scale_note(&self) -> Result<Vec<String>, Failure> {
+        let Some(scale) = self.scale.filter(|&scale| scale != Scale::FULL) else { return Ok(Vec::new()) };
+        let whole = input::profile(&self.target, argument("target"))?;
+        let capacity = Bytes(whole.config.capacity_bytes);
+        let mut notes = vec![format!(
+            "{scale} of a drive of {capacity}: times and amounts of tests are that part too; rates, latencies and ratios \
+             stand for the whole"
+        )];
+        let exceptions = scale.exceptions(&whole.config, &self.profile()?.config);
+        if !exceptions.is_empty() {
+            notes.push(format!("not to scale: {}", exceptions.join("; ")));
+        }
+        Ok(notes)
     }
 
     fn settings(&self) -> Settings {
-        Settings { content: self.content, seed: self.seed, region: self.region.unwrap_or(Part::ALL) }
+        Settings {
+            content: self.content,
+            seed: self.seed,
+            region: self.region.unwrap_or(Part::ALL),
+            scale: self.scale.unwrap_or(Scale::FULL),
+        }
     }
 
     /// Returns the command that repeats a bench; `what` adds the tests, or `--map`.
@@ -196,6 +248,9 @@ impl OnDevice {
         command.option("--seed", self.seed);
         if let Some(region) = self.region {
             command.option("--region", region);
+        }
+        if let Some(scale) = self.scale {
+            command.option("--scale", scale);
         }
         if let Some(size) = self.size {
             command.option("--size", size.0);
@@ -216,6 +271,7 @@ impl BenchSettings {
             seed: settings.seed,
             region_start_percent: settings.region.start.value(),
             region_length_percent: settings.region.length.value(),
+            scale: settings.scale.value(),
             command: request.on.command(|command| tests.iter().for_each(|test| command.argument(test))),
         }
     }
@@ -279,6 +335,14 @@ mod tests {
                 "--destroy: sata-small is a model",
             ),
             (json!({"target": "sata-small", "tests": ["fill", "seqwrite:9GiB"]}), "expected at most 8 GiB"),
+            (
+                json!({"target": "sata-small", "tests": ["fill"], "scale": "1/4096"}),
+                "expected room for 5 superblocks",
+            ),
+            (
+                json!({"target": "dev:/dev/null", "tests": ["fill"], "scale": "1/2"}),
+                "--scale: dev:/dev/null is a real device",
+            ),
         ] {
             let failure = of(request.clone()).unwrap_err();
             assert!(

@@ -79,7 +79,11 @@ impl Ext4 {
             loop {
                 {
                     let now = self.0.sim.now();
-                    let journal = &mut self.0.state.borrow_mut().journal;
+                    let state = &mut *self.0.state.borrow_mut();
+                    if let Some(blocks) = &mut state.in_memory {
+                        blocks.insert(block);
+                    }
+                    let journal = &mut state.journal;
                     let id = journal.buffer(block);
                     let buffer = &mut journal.buffers[id as usize];
                     if !buffer.locked {

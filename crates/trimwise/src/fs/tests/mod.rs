@@ -36,7 +36,7 @@ fn drive(mib: u64) -> SsdConfig {
     SsdConfig {
         trim: TrimConfig { cost_per_command_ns: 100_000_000, ..SsdConfig::default().trim },
         capacity_bytes: Bytes::mib(mib).0,
-        over_provisioning_percent: Some(15),
+        over_provisioning_percent: Some(15.into()),
         geometry: GeometryConfig::flat(1, 64, 8192),
         ..SsdConfig::default()
     }

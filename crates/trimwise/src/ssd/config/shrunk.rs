@@ -15,6 +15,22 @@ impl SsdConfig {
     /// # Errors
     /// If no drive of that size can resemble this one.
     pub fn shrunk(&self, capacity_bytes: u64) -> Result<Self, ConfigError> {
+        self.with_superblocks(capacity_bytes, SUPERBLOCKS)
+    }
+
+    /// Returns this drive with a capacity of at most `capacity_bytes` and as many superblocks as before, as far as a
+    /// block can have fewer pages. All shares of the drive stay: spare space, free superblocks, SLC cache. So a load that
+    /// knows no files meets the same drive, while files meet superblocks that become free sooner.
+    ///
+    /// # Errors
+    /// If no drive of that size can resemble this one.
+    pub fn in_proportion(&self, capacity_bytes: u64) -> Result<Self, ConfigError> {
+        let superblock_bytes = u64::from(self.geometry()?.superblock_units) * UNIT_BYTES;
+        self.with_superblocks(capacity_bytes, (self.capacity_bytes / superblock_bytes).max(1))
+    }
+
+    /// Shrinks blocks as long as `superblocks` hold the capacity, and then their number.
+    fn with_superblocks(&self, capacity_bytes: u64, superblocks: u64) -> Result<Self, ConfigError> {
         if capacity_bytes >= self.capacity_bytes {
             return Ok(self.clone());
         }
@@ -23,7 +39,7 @@ impl SsdConfig {
         config.capacity_bytes = capacity_bytes / UNIT_BYTES * UNIT_BYTES;
         let geometry = &mut config.geometry;
         let row_bytes = u64::from(geometry.superblock_planes) * u64::from(geometry.page_bytes);
-        let pages = (capacity_bytes / SUPERBLOCKS / row_bytes).max(4);
+        let pages = (capacity_bytes / superblocks / row_bytes).max(4);
         let pages = pages.min(u64::from(geometry.pages_per_block)) as u32;
         let scaled = |value: u64, new: u64, old: u64| {
             (u128::from(value) * u128::from(new) / u128::from(old.max(1))) as u64
@@ -135,6 +151,28 @@ mod tests {
             let whole = Profile::embedded(name).unwrap().config;
             for parts in [2, 4, 8, 16] {
                 let small = whole.scaled(whole.capacity_bytes / parts);
+                assert!(small.is_ok(), "{name} at 1/{parts}: {small:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn in_proportion_every_share_of_a_drive_stays() {
+        let whole = Profile::embedded("nvme-500gb-dramless").unwrap().config;
+        let small = whole.in_proportion(whole.capacity_bytes / 16).unwrap();
+        assert_eq!(small.geometry.pages_per_block, whole.geometry.pages_per_block / 16);
+        let counts = |c: &super::SsdConfig| {
+            let slc = c.slc.as_ref().unwrap();
+            (c.gc.free_superblocks_min, c.gc.idle_free_superblocks, slc.static_superblocks)
+        };
+        let superblocks = |c: &super::SsdConfig| c.geometry().unwrap().superblocks;
+        assert_eq!((counts(&small), superblocks(&small)), (counts(&whole), superblocks(&whole)));
+        let cache = |c: &super::SsdConfig| c.mapping.map_cache().unwrap().bytes;
+        assert_eq!(cache(&small), cache(&whole) / 16);
+        for name in Profile::embedded_names() {
+            let whole = Profile::embedded(name).unwrap().config;
+            for parts in [2, 3, 16, 64] {
+                let small = whole.in_proportion(whole.capacity_bytes / parts);
                 assert!(small.is_ok(), "{name} at 1/{parts}: {small:?}");
             }
         }

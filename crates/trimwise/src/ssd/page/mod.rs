@@ -377,7 +377,7 @@ mod tests {
         let mut config = SsdConfig { capacity_bytes: Bytes::mib(64).0, ..SsdConfig::default() };
         config.geometry.pages_per_block = 8;
         config.gc.host_frontiers = 3;
-        config.over_provisioning_percent = Some(50);
+        config.over_provisioning_percent = Some(50.into());
         let geometry = Geometry::new(&config).unwrap();
         let stripe_units = geometry.stripe_units;
         let mut mapped = PageMapped::new(&config, geometry, 1);
@@ -393,7 +393,7 @@ mod tests {
     fn collection_that_gains_nothing_fails_and_names_what_does_not_add_up() {
         let mut config = SsdConfig {
             capacity_bytes: Bytes::mib(16).0,
-            over_provisioning_percent: Some(50),
+            over_provisioning_percent: Some(50.into()),
             ..SsdConfig::default()
         };
         config.geometry.pages_per_block = 8;

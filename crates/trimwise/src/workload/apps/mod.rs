@@ -79,6 +79,17 @@ registry! {
     Desktop: desktop,
     Logs: logs,
     Vm: vm,
+    Rmtree: rmtree,
+}
+
+impl Named {
+    /// Makes what must be there before the run begins.
+    async fn prepare<F: Files>(&self, stage: &Stage<'_, F>, copy: u32) -> Result<(), FileError> {
+        match self {
+            Self::Rmtree(parameters) => rmtree::prepare(&Place { stage, parameters, task: 0, copy }).await,
+            _ => Ok(()),
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -146,6 +157,14 @@ impl Application {
 
     pub fn reads(&self) -> bool {
         self.own.workload().reads()
+    }
+
+    /// Prepares the copies, the first of which has this number.
+    pub(super) async fn prepare<F: Files>(&self, stage: &Stage<'_, F>, first: u32) -> Result<(), FileError> {
+        for copy in first..first + self.copies() {
+            self.own.prepare(stage, copy).await?;
+        }
+        Ok(())
     }
 
     pub(super) async fn run_task<F: Files>(&self, stage: &Stage<'_, F>) -> Result<(), FileError> {

@@ -12,7 +12,7 @@ use crate::fs::layout::FormatOptions;
 use crate::policy::{Ledger, LinuxVersion, PolicySpec};
 use crate::ssd::{Ssd, SsdConfig};
 use crate::units::SimTime;
-use crate::workload::latency::OpLatencies;
+use crate::workload::latency::{OpLatencies, Operation};
 use crate::workload::limited::Limited;
 use crate::workload::program::Program;
 use crate::workload::stage::{Done, Session, joined, sum};
@@ -31,6 +31,7 @@ const SMALL: &[(&str, u64, u64)] = &[
     ("desktop:steps=600,cache=8MiB,update=1MiB", 5, 100),
     ("logs:total=32MiB,logs=3,rotate=1MiB,keep=3", 0, 120),
     ("vm:images=2,image=8MiB,writes=2k,life=400", 5, 100),
+    ("rmtree:directories=4,files=20", 0, 0),
 ];
 
 fn parsed(text: &str) -> Application {
@@ -45,7 +46,7 @@ fn run(text: &str, seed: u64) -> Ran {
     let program = Program::parse(text, "").unwrap();
     let mut ssd = SsdConfig {
         capacity_bytes: Bytes::mib(256).0,
-        over_provisioning_percent: Some(30),
+        over_provisioning_percent: Some(30.into()),
         ..SsdConfig::default()
     };
     ssd.geometry.pages_per_block = 32;
@@ -85,14 +86,28 @@ fn each_runs_leaves_nothing_and_frees_its_share() {
         // A directory's block stays with its parent.
         assert!(free.0 - left.0 <= 4 * 4096, "{text} leaves {}", Bytes(free.0 - left.0));
         assert!(done.operations > 0 && done.files_removed > 0 && done.fsyncs > 0, "{text}: {done:?}");
-        for operation in
-            [crate::workload::latency::Operation::Fsync, crate::workload::latency::Operation::Write]
-        {
-            assert!(latencies.summary(operation).is_some(), "{text}");
+        for operation in [Operation::Fsync, Operation::Write] {
+            let is_removal = text.starts_with("rmtree") && operation == Operation::Write;
+            assert!(latencies.summary(operation).is_some() || is_removal, "{text}");
         }
-        let percent = ledger.freed * 4096 * 100 / done.written_bytes;
+        // What is removed may have been written before.
+        let percent = (ledger.freed * 4096 * 100).checked_div(done.written_bytes).unwrap_or(0);
         assert!((from..=to).contains(&percent), "{text} frees {percent} % of {}", Bytes(done.written_bytes));
     }
+}
+
+#[test]
+fn a_tree_is_removed_slower_if_its_metadata_must_be_read() {
+    let removal = |text: &str| {
+        let (_, done, latencies, ..) = run(text, 1);
+        assert_eq!((done.files_removed, done.operations, done.written_bytes), (200, 4, 0), "{text}");
+        latencies.summary(Operation::Unlink).unwrap()
+    };
+    let cold = removal("rmtree:directories=4,files=50");
+    let cached = removal("rmtree:directories=4,files=50,cached=1");
+    // A read of the flash takes 60 us. Few unlinks need one: names, inodes and bitmaps lie together.
+    assert!(cold.max_ns > cached.max_ns + 60_000, "{cold:?} {cached:?}");
+    assert_eq!(cold.p50_ns, cached.p50_ns);
 }
 
 #[test]

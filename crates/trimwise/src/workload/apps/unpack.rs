@@ -11,7 +11,7 @@
 use std::collections::VecDeque;
 
 use super::parameters::{Parameter, parameters};
-use super::{Place, Workload};
+use super::{Place, Stage, Workload};
 use crate::files::{FileError, Files};
 use crate::units::Bytes;
 
@@ -83,7 +83,7 @@ async fn unpack_package<F: Files>(at: &Place<'_, F, Parameters>, package: u64) -
     for number in 0..at.parameters.files {
         let path = at.path(&format!("package{package}/file{number}"));
         let new = format!("{path}.dpkg-new");
-        let mut file = at.stage.create(&new, size(at)).await?;
+        let mut file = at.stage.create(&new, size(at.stage)).await?;
         at.stage.fsync(&mut file).await?;
         at.stage.close(file).await?;
         at.stage.rename(&new, &path).await?;
@@ -104,7 +104,7 @@ async fn unpack_layer<F: Files>(at: &Place<'_, F, Parameters>, layer: u64) -> Re
             directories.push(directory);
         }
         let path = format!("{root}/d{}/file{number}", number / FILES_A_DIRECTORY);
-        let file = at.stage.create(&path, size(at)).await?;
+        let file = at.stage.create(&path, size(at.stage)).await?;
         at.stage.close(file).await?;
         files.push(path);
     }
@@ -124,11 +124,11 @@ async fn remove<F: Files>(
     Ok(())
 }
 
-fn size<F: Files>(at: &Place<'_, F, Parameters>) -> u64 {
-    let mut share = at.stage.below(1000);
+pub(super) fn size<F: Files>(stage: &Stage<'_, F>) -> u64 {
+    let mut share = stage.below(1000);
     for (from, to, per_mille) in SIZES {
         if share < per_mille {
-            return (from << 10) + at.stage.below((to - from) << 10);
+            return (from << 10) + stage.below((to - from) << 10);
         }
         share -= per_mille;
     }
