@@ -121,6 +121,18 @@ fn firmware_that_writes_only_through_the_cache_folds_while_the_host_waits() {
 }
 
 #[test]
+fn firmware_that_writes_only_through_the_cache_has_a_fixed_part_of_it() {
+    let mut config = super::config();
+    config.slc = Some(SlcConfig { direct: false, dynamic_percent: 50, ..slc(0) });
+    assert_eq!(
+        config.validate().unwrap_err().to_string(),
+        "slc.direct: false is not accepted; expected true where slc.static_superblocks is 0"
+    );
+    config.slc = Some(SlcConfig { dynamic_superblocks_max: Some(0), ..slc(1) });
+    assert_eq!(config.validate().unwrap_err().field, "slc.dynamic_superblocks_max");
+}
+
+#[test]
 fn the_dynamic_part_may_be_small_and_stay_so_until_little_is_free() {
     let mut ssd = device(0, |slc| (slc.dynamic_percent, slc.dynamic_superblocks_max) = (100, Some(3)));
     let mut now = SimTime::ZERO;
