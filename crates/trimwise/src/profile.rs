@@ -29,8 +29,8 @@ use toml::de::{DeTable, DeValue};
 use crate::block::thin::ThinConfig;
 use crate::failure::Mistake;
 use crate::ssd::{Faults, SsdConfig};
-use ranges::OwnRange;
 use crate::units::Percent;
+use ranges::OwnRange;
 use reader::{Found, Reader, Source, Value, entries};
 
 macro_rules! embedded {

@@ -16,6 +16,7 @@ pub fn comparison(mut cells: Vec<Cell>) -> Comparison {
     compare_with_off(&mut cells);
     let in_model = cells[0].target == Target::Model;
     let mut comparison = Comparison {
+        at_ends: Vec::new(),
         trimwise: "0.0.0-test".into(),
         seed: 7,
         settings: Settings {
