@@ -48,11 +48,16 @@ pub const LINUX: &str = "6.12";
 const MEMORY: Bytes = Bytes::gib(16);
 
 /// A drive for each profile that stands in for drives of hosts: its size in GB, its link and its model name.
-const DRIVES: [(&str, u64, Transport, &str); 7] = [
+const DRIVES: [(&str, u64, Transport, &str); 12] = [
     ("sata-generic", 256, Transport::Ata, ""),
     ("sata-500gb-slc", 256, Transport::Ata, "Samsung SSD 870 EVO"),
-    ("nvme-generic", 256, Transport::Nvme, ""),
+    ("sata-1tb-qlc", 256, Transport::Ata, "Samsung SSD 860 QVO 1TB"),
+    ("sata-240gb-2012", 240, Transport::Ata, "Crucial_CT240M500SSD1"),
+    ("sata-960gb-enterprise", 256, Transport::Ata, "INTEL SSDSC2KB480G7"),
+    ("nvme-1tb-slc", 256, Transport::Nvme, ""),
+    ("nvme-generic", 256, Transport::Nvme, "Samsung SSD 960 PRO 512GB"),
     ("nvme-500gb-dramless", 256, Transport::Nvme, "WD Blue SN570"),
+    ("nvme-512gb-qlc", 256, Transport::Nvme, "INTEL SSDPEKNU512GZ"),
     ("nvme-960gb-enterprise", 256, Transport::Nvme, "SAMSUNG MZQLB"),
     ("ufs21-64gb", 64, Transport::Mmc, ""),
     ("ufs4-256gb", 256, Transport::Ufs, ""),
