@@ -91,7 +91,7 @@ pub(crate) fn trim_times(profile: &Profile, ranges: &[Range], cells: &[&Cell]) -
     let of = |end: Option<End>| {
         let costs = ranges.iter().filter(|range| range.setting.factor() == Factor::TrimCost);
         let at = profile.at(costs.filter_map(|range| Some((range, end?))))?;
-        Some(at.config.trim.alone(units).as_nanos())
+        Some(at.config.trim_alone(units).as_nanos())
     };
     (ranges_sent > 0).then_some(())?;
     Some(TrimTimes {

@@ -141,6 +141,9 @@ impl Steps {
         if today.is_some_and(|today| today.is_daemon()) && is_kernels {
             plan.leave_daemon();
         }
+        if let Some(limit) = policy.spec().and_then(PolicySpec::limit) {
+            plan.by_hand.push(limit.setting());
+        }
         if let [other, ..] = &found.today.also_at[..]
             && !plan.actions.is_empty()
         {

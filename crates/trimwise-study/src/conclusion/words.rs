@@ -479,6 +479,9 @@ fn way_on(file_system: &str, policy: &PolicyId) -> String {
 pub fn way(policy: &PolicyId) -> String {
     let Some(trimmer) = policy.known() else { return format!("`{policy}`") };
     match trimmer {
+        Trimmer::Kernel(spec) if let Some(limit) = spec.limit() => {
+            format!("{} with deletions limited (`{limit}`)", way(&spec.without_limit().into()))
+        }
         Trimmer::Kernel(spec) if spec == PolicySpec::OFF => "no TRIM".to_owned(),
         Trimmer::Kernel(spec) if spec == PolicySpec::COMMIT => "mount option `discard`".to_owned(),
         Trimmer::Daemon(spec) if spec == PolicySpec::JUDICIOUS => "trimwised".to_owned(),
@@ -740,6 +743,7 @@ mod tests {
             ("batch:10m", "`batch:10m`"),
             ("btrfs", "mount option `discard=async`"),
             ("f2fs", "`f2fs`"),
+            ("commit+rocksdb:64MiB/s", "mount option `discard` with deletions limited (`rocksdb:64MiB/s`)"),
         ] {
             assert_eq!(way(&policy.into()), name, "{policy}");
         }

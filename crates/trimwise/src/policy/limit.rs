@@ -90,6 +90,26 @@ impl Limit {
         }
     }
 
+    /// How the application is told, in a sentence.
+    pub fn setting(self) -> String {
+        match self {
+            Self::RocksDb { rate, chunk } => format!(
+                "In RocksDB, give the SstFileManager rate_bytes_per_sec = {} and bytes_max_delete_chunk = {}.",
+                rate.0, chunk.0
+            ),
+            Self::Pebble { rate, free } => format!(
+                "In Pebble, set DeletionPacing to a baseline of {} bytes a second and {} bytes of free space.",
+                rate.0, free.0
+            ),
+            Self::Steps { step, pause } => {
+                let pause = crate::numbers::rough_time(pause.as_secs_f64());
+                format!(
+                    "In the application, cut {step} off a file, wait {pause}, and so on before it is removed."
+                )
+            }
+        }
+    }
+
     /// Returns how much of a file goes next, if that is not all that is left of it.
     pub(crate) fn piece(self, left: Bytes) -> Option<Bytes> {
         match self {
@@ -280,6 +300,23 @@ fn after(bytes: f64, rate: f64) -> SimDuration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_application_is_told_its_limit_in_bytes() {
+        let (rate, chunk) = (Bytes::mib(64), Bytes::mib(1));
+        let rocksdb = Limit::RocksDb { rate, chunk }.setting();
+        assert!(
+            rocksdb.contains("rate_bytes_per_sec = 67108864 and bytes_max_delete_chunk = 1048576"),
+            "{rocksdb}"
+        );
+        let pebble = Limit::Pebble { rate, free: Bytes::gib(1) }.setting();
+        assert!(
+            pebble.contains("baseline of 67108864 bytes") && pebble.contains("1073741824 bytes of free"),
+            "{pebble}"
+        );
+        let steps = Limit::Steps { step: Bytes::mib(128), pause: SimDuration::from_millis(100) }.setting();
+        assert!(steps.contains("cut 128 MiB off a file, wait 100 ms, and"), "{steps}");
+    }
     use crate::policy::PolicySpec;
 
     const GIB: u64 = 1 << 30;

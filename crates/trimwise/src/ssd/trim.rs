@@ -4,7 +4,8 @@
 //! acknowledgement or afterwards in the background. A non-queued TRIM (ATA DATA SET MANAGEMENT) has the device to itself: it starts when all
 //! commands accepted before it have completed, and commands after it start when it has.
 
-use super::config::{TrimConfig, TrimKind};
+use super::config::{MappingConfig, SsdConfig, TrimConfig, TrimKind, TrimMap};
+use super::geometry::MAP_PART_UNITS;
 use crate::units::{Lpn, SimDuration, SimTime, UnitRange};
 
 impl TrimConfig {
@@ -18,7 +19,7 @@ impl TrimConfig {
     }
 
     /// Returns the time from the arrival of a TRIM of one range of mapped units to the end of all work for it, on a drive
-    /// that does nothing else. What a map in the flash takes comes on top.
+    /// that does nothing else, but for a map in the flash ([`SsdConfig::trim_alone`]).
     pub fn alone(&self, units: u64) -> SimDuration {
         self.cost(&[UnitRange::new(Lpn(0), units)], units)
             + SimDuration(self.latency_per_command_ns)
@@ -51,6 +52,21 @@ impl TrimConfig {
     }
 }
 
+impl SsdConfig {
+    /// Returns about how long a TRIM of one range of mapped units takes a drive that does nothing else.
+    pub fn trim_alone(&self, units: u64) -> SimDuration {
+        let of_map = match &self.mapping {
+            MappingConfig::Page { map_cache: Some(_), trim_map } => match trim_map {
+                TrimMap::Dropped => 0,
+                TrimMap::Changed => self.nand.t_read_ns,
+                TrimMap::Written => self.nand.t_read_ns + self.nand.t_prog_ns,
+            },
+            _ => 0,
+        };
+        self.trim.alone(units) + SimDuration(of_map) * units.div_ceil(MAP_PART_UNITS.into())
+    }
+}
+
 /// The map's journal, written before a TRIM is acknowledged.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Journal {
@@ -74,6 +90,28 @@ impl Journal {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_trim_takes_is_the_sum_of_its_costs_and_of_the_parts_of_the_map() {
+        let config = |trim_map| {
+            let profile = crate::profile::Profile::embedded("nvme-500gb-dramless").unwrap();
+            let mut config = profile.config;
+            let MappingConfig::Page { trim_map: of_drive, .. } = &mut config.mapping else { panic!() };
+            *of_drive = trim_map;
+            (config.trim.cost_per_command_ns, config.trim.cost_per_range_ns) = (1_000, 100);
+            (config.trim.cost_per_unit_ns, config.trim.cost_per_mapped_unit_ns) = (1, 2);
+            (config.trim.latency_per_command_ns, config.trim.journal_ns) = (10_000, 100_000);
+            (config.nand.t_read_ns, config.nand.t_prog_ns) = (50_000, 500_000);
+            config
+        };
+        let units = 2 * u64::from(MAP_PART_UNITS);
+        let own = 1_000 + 100 + 3 * units + 10_000 + 100_000;
+        for (map, of_map) in
+            [(TrimMap::Dropped, 0), (TrimMap::Changed, 2 * 50_000), (TrimMap::Written, 2 * 550_000)]
+        {
+            assert_eq!(config(map).trim_alone(units), SimDuration(own + of_map), "{map:?}");
+        }
+    }
 
     #[test]
     fn entries_that_wait_when_a_write_of_the_journal_begins_share_it() {
