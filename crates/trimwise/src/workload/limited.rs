@@ -356,6 +356,10 @@ impl Files for Limited {
         self.0.fs.sync().await
     }
 
+    async fn drop_caches(&self) -> Result<(), FileError> {
+        self.0.fs.drop_caches().await
+    }
+
     async fn sleep(&self, duration: SimDuration) {
         self.0.fs.sleep(duration).await;
     }
