@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use trimwise::compare::hangs::AtEnds;
+use trimwise::compare::sensitivity::AtEnds;
 use trimwise::compare::judge::Judgement;
 use trimwise::compare::ledger::compare_with_off;
 use trimwise::compare::result::{Cell, Measure, Target, Verdict};
@@ -38,7 +38,7 @@ use crate::as_text;
 use crate::caller::{Caller, Progress};
 use crate::check::{JOBS, REPS, within};
 use crate::command_text::CommandText;
-use crate::conclusion::hung::explained;
+use crate::conclusion::depends::explained;
 use crate::conclusion::{self, Conclusion};
 use crate::defaults;
 use crate::given::Given;

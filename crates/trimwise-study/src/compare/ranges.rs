@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use trimwise::compare::hangs::{AtEnds, POLICIES_MAX, Shift, Side, Tried, TrimTimes};
+use trimwise::compare::sensitivity::{AtEnds, POLICIES_MAX, Shift, Side, Tried, TrimTimes};
 use trimwise::compare::result::Cell;
 use trimwise::failure::Failure;
 use trimwise::policy::{PolicyId, Trimmer};

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use trimwise::compare::days::DaysFigures;
-use trimwise::compare::hangs::{AtEnds, Side, Tried};
+use trimwise::compare::sensitivity::{AtEnds, Side, Tried};
 use trimwise::compare::result::{Cell, CellId, DeviceFigures, DriveFacts, Target, WorkloadFigures};
 use trimwise::failure::{Failure, Mistake, argument};
 use trimwise::policy::PolicyId;

@@ -6,14 +6,14 @@
 //! nothing.
 
 pub mod class;
-pub mod hung;
+pub mod depends;
 pub mod steps;
 mod words;
 
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use trimwise::compare::hangs::{self, AtEnds, Hangs, Side};
+use trimwise::compare::sensitivity::{self, AtEnds, Sensitivity, Side};
 use trimwise::compare::judge::{self, Compared, Found, Frame, Judgement};
 pub use trimwise::compare::judge::{Decision, Worth};
 use trimwise::compare::means::Means;
@@ -48,7 +48,7 @@ pub struct Conclusion {
     pub worth: Option<Worth>,
     /// Whether it holds within the ranges of what the drive's profile assumes; `None` if that was not tried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hangs: Option<Hangs>,
+    pub sensitivity: Option<Sensitivity>,
     /// The conclusion in at most five lines of 80 columns.
     pub head: Vec<String>,
     /// Empty unless the decision is a change on a host.
@@ -70,7 +70,7 @@ impl Conclusion {
             policy: today.clone(),
             today,
             worth: None,
-            hangs: None,
+            sensitivity: None,
             head: vec![first, why, help.to_owned()],
             steps: Steps::default(),
         }
@@ -106,7 +106,7 @@ pub fn of_diagnosis(one: &Diagnosis) -> Conclusion {
         policy: today.clone(),
         today,
         worth: class.as_ref().and_then(|class| class.worth),
-        hangs: class.and_then(|class| class.hangs),
+        sensitivity: class.and_then(|class| class.sensitivity),
         head,
         steps: Steps::default(),
     }
@@ -132,8 +132,8 @@ fn diagnosis_in(root: &HostRoot, run: &Path, mount: &Path) -> Option<Diagnosis> 
 }
 
 /// Judges the policies on each device of a comparison, in order, within the ranges that were tried.
-/// With each, what it hangs on, if the ends of the drive's ranges were tried.
-pub(crate) fn judged(comparison: &Comparison, summary: &Summary) -> Vec<(Judgement, Option<Hangs>)> {
+/// With each, what it sensitivity on, if the ends of the drive's ranges were tried.
+pub(crate) fn judged(comparison: &Comparison, summary: &Summary) -> Vec<(Judgement, Option<Sensitivity>)> {
     let one = |device| within_ranges(comparison, summary, device);
     summary.devices.iter().map(one).collect()
 }
@@ -142,14 +142,14 @@ fn within_ranges(
     comparison: &Comparison,
     summary: &Summary,
     device: &DeviceSummary,
-) -> (Judgement, Option<Hangs>) {
+) -> (Judgement, Option<Sensitivity>) {
     let today = today(comparison, summary);
     let likely = judged_on(comparison, device, today.as_ref(), frame(comparison, summary));
     let ends = comparison.at_ends.iter().find(|ends| ends.device == device.device);
-    let hangs = ends.and_then(|ends| {
-        at_ends(comparison, summary, ends, |cells, judge| hangs::hangs(cells, &likely, ends, judge))
+    let sensitivity = ends.and_then(|ends| {
+        at_ends(comparison, summary, ends, |cells, judge| sensitivity::sensitivity(cells, &likely, ends, judge))
     });
-    let Some(found) = hangs.as_ref().filter(|hangs| !hangs.holds) else { return (likely, hangs) };
+    let Some(found) = sensitivity.as_ref().filter(|sensitivity| !sensitivity.holds) else { return (likely, sensitivity) };
     // Where what differs is only that other policies are worse, nothing is to be changed either way.
     let is_kept = found.on.iter().all(|turn| turn.beyond.decision == Decision::Keep);
     let decision = match is_kept && !likely.decision.is_change() {
@@ -157,8 +157,8 @@ fn within_ranges(
         false => Decision::CannotTell,
     };
     let judged =
-        Judgement { decision, policy: today.clone(), today, found: Found::Hangs(Box::new(likely.found)) };
-    (judged, hangs)
+        Judgement { decision, policy: today.clone(), today, found: Found::Depends(Box::new(likely.found)) };
+    (judged, sensitivity)
 }
 
 /// Has the runs of a device judged as at the ends of its ranges, by the same rule.
@@ -166,7 +166,7 @@ fn at_ends<T>(
     comparison: &Comparison,
     summary: &Summary,
     ends: &AtEnds,
-    then: impl FnOnce(&[Cell], &hangs::Judge) -> T,
+    then: impl FnOnce(&[Cell], &sensitivity::Judge) -> T,
 ) -> T {
     let cells: Vec<Cell> =
         comparison.cells.iter().filter(|cell| cell.device == ends.device).cloned().collect();
@@ -193,7 +193,7 @@ pub(crate) fn policies_at_ends(comparison: &Comparison, device: &str) -> Option<
     let device = summary.devices.iter().find(|one| one.device == device)?;
     let judged = within_ranges(comparison, &summary, device).0;
     let is_had = |p: &PolicySummary| comparison.means(p).is_attainable();
-    (judged.decision != Decision::CannotTell).then(|| hangs::policies(device, &judged, is_had))
+    (judged.decision != Decision::CannotTell).then(|| sensitivity::policies(device, &judged, is_had))
 }
 
 /// The sides to try next for a device.
@@ -203,7 +203,7 @@ pub(crate) fn next_at_ends(comparison: &Comparison, ends: &AtEnds) -> Vec<(Vec<F
         return Vec::new();
     };
     let likely = within_ranges(comparison, &summary, device).0;
-    at_ends(comparison, &summary, ends, |cells, judge| hangs::next(cells, &likely, ends, judge))
+    at_ends(comparison, &summary, ends, |cells, judge| sensitivity::next(cells, &likely, ends, judge))
 }
 
 fn today(comparison: &Comparison, summary: &Summary) -> Option<PolicyId> {
@@ -303,7 +303,7 @@ pub fn of(comparison: &Comparison) -> Conclusion {
     if others.iter().all(agrees) {
         // The figures of one drive are not those of the others.
         let head = words::on_all(first.head, judged.len());
-        return Conclusion { head, worth: None, hangs: None, ..first };
+        return Conclusion { head, worth: None, sensitivity: None, ..first };
     }
     let found: Vec<String> = summary
         .devices
@@ -336,7 +336,7 @@ fn unsure(comparison: &Comparison, today: Option<PolicyId>, why: &Unsure) -> Con
         policy: today.clone(),
         today,
         worth: None,
-        hangs: None,
+        sensitivity: None,
         head: words::unsure(comparison, why),
         steps: Steps::default(),
     }
@@ -346,7 +346,7 @@ fn unsure(comparison: &Comparison, today: Option<PolicyId>, why: &Unsure) -> Con
 fn on_device(
     comparison: &Comparison,
     device: &DeviceSummary,
-    (judged, hangs): &(Judgement, Option<Hangs>),
+    (judged, sensitivity): &(Judgement, Option<Sensitivity>),
     frame: Frame,
 ) -> Conclusion {
     let here = comparison.here.as_ref();
@@ -355,7 +355,7 @@ fn on_device(
         (Some(here), Some(policy)) if decision.is_change() => here.steps_to(policy),
         _ => Steps::default(),
     };
-    let mut head = words::head(comparison, judged, hangs.as_ref(), &steps);
+    let mut head = words::head(comparison, judged, sensitivity.as_ref(), &steps);
     let chosen = policy.as_ref().filter(|_| decision != Decision::CannotTell);
     if let Some(chosen) = chosen.and_then(|policy| device.policy(policy)) {
         let beyond = device.policies.iter().filter(|p| !comparison.means(p).is_attainable() && !p.unswept);
@@ -375,7 +375,7 @@ fn on_device(
         today,
         policy,
         worth: found.worth().copied(),
-        hangs: hangs.clone(),
+        sensitivity: sensitivity.clone(),
         head,
         steps,
     }

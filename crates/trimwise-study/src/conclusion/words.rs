@@ -1,6 +1,6 @@
 //! The words of a conclusion: at most five lines of 80 columns.
 
-use trimwise::compare::hangs::Hangs;
+use trimwise::compare::sensitivity::Sensitivity;
 use trimwise::compare::judge::{Found, Judgement, LIFE_PERCENT, LIFE_YEARS, TIME_PERCENT};
 use trimwise::compare::means::Means;
 use trimwise::compare::result::{Cell, Measure, Target};
@@ -12,7 +12,7 @@ use trimwise_linux::doctor::{Aim, Diagnosis, Finding, Lender, Purpose};
 use trimwise_linux::today::own_discard;
 
 use super::steps::Steps;
-use super::{Conclusion, Decision, Unsure, Worth, class, hung};
+use super::{Conclusion, Decision, Unsure, Worth, class, depends};
 use crate::command_text::quoted;
 use crate::compare::Comparison;
 use crate::compare::here::Here;
@@ -24,7 +24,7 @@ const MODELLED: &str = "ext4";
 pub(super) fn head(
     comparison: &Comparison,
     judged: &Judgement,
-    hangs: Option<&Hangs>,
+    hangs: Option<&Sensitivity>,
     steps: &Steps,
 ) -> Vec<String> {
     let Judgement { decision, today, policy, found } = judged;
@@ -64,7 +64,7 @@ pub(super) fn head(
         (Decision::Untrimmed, Some(here)) => {
             format!("Nothing trims {} today. Trim it: {chosen} is enough{by}.", here.mount())
         }
-        (Decision::CannotTell, Some(here)) if matches!(found, Found::Hangs(_)) => format!(
+        (Decision::CannotTell, Some(here)) if matches!(found, Found::Depends(_)) => format!(
             "It hangs on the drive of {}. Keep it as it is until that is measured ({}).",
             here.mount(),
             here.today_sentence()
@@ -83,7 +83,7 @@ pub(super) fn head(
                 None => format!("Trim it; it hardly matters how. {way} is enough."),
             }
         }
-        (Decision::CannotTell, None) if matches!(found, Found::Hangs(_)) => {
+        (Decision::CannotTell, None) if matches!(found, Found::Depends(_)) => {
             "It hangs on the drive, and on numbers of it that are only assumed.".to_owned()
         }
         (Decision::CannotTell, None) => "Cannot tell yet.".to_owned(),
@@ -121,7 +121,7 @@ pub(super) fn head(
             sentence(&format!("nothing else is better; {} may need {more}{}", name(other), life(worth)))
         }
         Found::Alike(worth) => sentence(&alike(worth)),
-        Found::Hangs(_) => hangs.map_or_else(String::new, |hangs| hung::turns(hangs, &base, &name)),
+        Found::Depends(_) => hangs.map_or_else(String::new, |hangs| depends::turns(hangs, &base, &name)),
         Found::TodayDidNotRun => match here {
             Some(_) => "Its policy today is not among those that ran.".to_owned(),
             None => format!("`{}` did not run.", comparison.settings.baseline),
@@ -143,7 +143,7 @@ pub(super) fn head(
     };
     let mut lines = vec![first, second];
     if found.worth().is_some() {
-        let within = hangs.filter(|hangs| hangs.holds).and_then(hung::within).unwrap_or_default();
+        let within = hangs.filter(|hangs| hangs.holds).and_then(depends::within).unwrap_or_default();
         lines.push(format!("{}{within}.", evidence(comparison)));
     }
     lines.push(match (steps.commands.is_empty(), steps.is_empty()) {
@@ -409,7 +409,7 @@ pub(super) fn of_diagnosis(
     let begin = found.chars().next().map_or_else(String::new, |letter| letter.to_lowercase().collect());
     let found: String = begin.chars().chain(found.chars().skip(1)).collect();
     let full = Utilization::default();
-    let within = class.hangs.as_ref().filter(|hangs| hangs.holds).and_then(hung::within).unwrap_or_default();
+    let within = class.hangs.as_ref().filter(|hangs| hangs.holds).and_then(depends::within).unwrap_or_default();
     // One command, which does no harm, needs no run first.
     let surer = match class.decision {
         Decision::Untrimmed => String::new(),
@@ -677,7 +677,7 @@ fn surer(comparison: &Comparison, judged: &Judgement) -> String {
         (Found::NothingElse, _) => {
             "Leave --policy out, or add what is available on a host (--policy off, commit).".to_owned()
         }
-        (Found::Hangs(_), here) => hung::measure(here.as_ref()),
+        (Found::Depends(_), here) => depends::measure(here.as_ref()),
         (Found::Wide(..), _) => {
             format!("To be surer: more runs (--reps {}), or longer ones.", (settings.reps * 3).max(6))
         }

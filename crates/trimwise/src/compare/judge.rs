@@ -13,7 +13,7 @@
 //! - Otherwise *keep* if a policy is, or may be, materially worse.
 //! - Otherwise it *does not matter*.
 //!
-//! A verdict that turns within the ranges of what a drive's profile assumes is none ([`super::hangs`]): it hangs on that.
+//! A verdict that turns within the ranges of what a drive's profile assumes is none ([`super::sensitivity`]): it depends on that.
 //!
 //! Only policies that a host can have are chosen ([`Means`]). A policy that trims at intervals, none
 //! of which was due during the runs, did the same as `off`: it is left out.
@@ -254,8 +254,8 @@ pub enum Found {
     Alike(Worth),
     /// A policy that might be better.
     Wide(PolicyId, Worth),
-    /// What was found at the likely values of a drive's numbers is not so within their ranges ([`super::hangs`]).
-    Hangs(Box<Self>),
+    /// What was found at the likely values of a drive's numbers is not so within their ranges ([`super::sensitivity`]).
+    Depends(Box<Self>),
     TodayDidNotRun,
     /// No other policy that ran can be had.
     NothingElse,
@@ -268,7 +268,7 @@ impl Found {
     pub fn policy(&self) -> Option<&PolicyId> {
         match self {
             Self::Shown(policy, _) | Self::NotBetter(policy, _) | Self::Wide(policy, _) => Some(policy),
-            Self::Hangs(likely) => likely.policy(),
+            Self::Depends(likely) => likely.policy(),
             Self::Alike(_) | Self::TodayDidNotRun | Self::NothingElse | Self::BaselineIsNowhere => None,
         }
     }
@@ -278,7 +278,7 @@ impl Found {
             Self::Shown(_, worth) | Self::NotBetter(_, worth) | Self::Wide(_, worth) | Self::Alike(worth) => {
                 Some(worth)
             }
-            Self::Hangs(likely) => likely.worth(),
+            Self::Depends(likely) => likely.worth(),
             Self::TodayDidNotRun | Self::NothingElse | Self::BaselineIsNowhere => None,
         }
     }

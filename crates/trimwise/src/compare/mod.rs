@@ -6,7 +6,7 @@ pub mod days;
 pub mod figure;
 mod figures;
 pub mod gauge;
-pub mod hangs;
+pub mod sensitivity;
 mod held;
 pub mod judge;
 pub mod ledger;

@@ -204,8 +204,8 @@ fn speed_sentence(
                 evidence(c, true)
             )
         }
-        Decision::CannotTell if matches!(judged.found, Found::Hangs(_)) => format!(
-            "It hangs on the drive: at the likely values, compared with `{base}`, `{other}` {} ({}), but not in \
+        Decision::CannotTell if matches!(judged.found, Found::Depends(_)) => format!(
+            "It depends on the drive: at the likely values, compared with `{base}`, `{other}` {} ({}), but not in \
              all of their ranges",
             no_difference(c),
             evidence(c, c.ratio < 1.0)

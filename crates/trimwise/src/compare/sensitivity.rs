@@ -1,4 +1,4 @@
-//! What a verdict hangs on: whether it holds at the ends of the ranges that a drive's numbers have.
+//! What a verdict depends on: whether it holds at the ends of the ranges that a drive's numbers have.
 //!
 //! A cheap screening, as by sequential bifurcation (Bettonvil and Kleijnen, EJOR 1997): all factors at once at the end
 //! that is best for trimming, and all at the end that is worst. If the verdict is the same at both, it is taken to hold in
@@ -88,14 +88,14 @@ pub struct Shift {
 
 /// Whether a verdict holds within the ranges.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Hangs {
+pub struct Sensitivity {
     /// The verdict is the same at all ends that were tried.
     pub holds: bool,
     /// Runs that this took.
     pub runs: usize,
     /// What the verdict would be at the likely values.
     pub likely: Act,
-    /// What it hangs on; empty if it holds.
+    /// What it depends on; empty if it holds.
     pub on: Vec<Turn>,
     /// The factors that have ranges.
     pub factors: Vec<Factor>,
@@ -175,7 +175,7 @@ pub fn next(cells: &[Cell], likely: &Judgement, ends: &AtEnds, judge: &Judge) ->
 }
 
 /// Concludes from what was tried.
-pub fn hangs(cells: &[Cell], likely: &Judgement, ends: &AtEnds, judge: &Judge) -> Option<Hangs> {
+pub fn sensitivity(cells: &[Cell], likely: &Judgement, ends: &AtEnds, judge: &Judge) -> Option<Sensitivity> {
     let factors = ends.factors();
     let basis = ends.ranges.iter().map(|range| range.basis).max()?;
     if ends.tried.is_empty() {
@@ -196,7 +196,7 @@ pub fn hangs(cells: &[Cell], likely: &Judgement, ends: &AtEnds, judge: &Judge) -
     };
     let on: Vec<Turn> = Side::BOTH.into_iter().flat_map(on_side).collect();
     let runs = ends.tried.iter().flat_map(|t| &t.shifts).filter(|shift| !shift.is_inferred).count();
-    Some(Hangs { holds: on.is_empty(), runs, likely: Act::of(likely), on, factors, basis, trim: ends.trim })
+    Some(Sensitivity { holds: on.is_empty(), runs, likely: Act::of(likely), on, factors, basis, trim: ends.trim })
 }
 
 impl AtEnds {
@@ -342,7 +342,7 @@ mod tests {
         assert_eq!((likely.decision, likely.policy.clone()), (Decision::Change, Some("commit".into())));
         let both = vec![tried(TRIM, Side::ForTrim, 0.95), tried(TRIM, Side::AgainstTrim, 1.2)];
         let ends = ends(&[Uncertain::TrimCommand], both);
-        let found = hangs(&cells, &likely, &ends, &by).unwrap();
+        let found = sensitivity(&cells, &likely, &ends, &by).unwrap();
         assert!(found.holds && found.on.is_empty(), "96 s of 100: {found:?}");
         assert_eq!((found.runs, found.basis), (2, Basis::Measured));
         assert_eq!(next(&cells, &likely, &ends, &by), []);
@@ -354,7 +354,7 @@ mod tests {
         let likely = judged(&cells);
         // 80 s grow to 120 s: 98 s, where 2 % are left, is at 18 of these 40.
         let both = vec![tried(TRIM, Side::ForTrim, 1.0), tried(TRIM, Side::AgainstTrim, 1.5)];
-        let found = hangs(&cells, &likely, &ends(&[Uncertain::TrimCommand], both), &by).unwrap();
+        let found = sensitivity(&cells, &likely, &ends(&[Uncertain::TrimCommand], both), &by).unwrap();
         let [turn] = &found.on[..] else { panic!("{found:?}") };
         assert!(!found.holds);
         assert_eq!((turn.side, turn.beyond.decision), (Side::AgainstTrim, Decision::Keep));
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_matter_hangs_on_an_end_where_it_does_and_keeping_on_one_where_a_change_helps() {
+    fn what_does_not_matter_depends_on_an_end_where_it_does_and_keeping_on_one_where_a_change_helps() {
         for (commit_s, for_trim, against, expected) in [
             // `off` wears the flash as much as `commit`.
             (100.0, 1.0, 1.0, None),
@@ -379,7 +379,7 @@ mod tests {
             let cells = runs(commit_s);
             let likely = judged(&cells);
             let both = vec![tried(TRIM, Side::ForTrim, for_trim), tried(TRIM, Side::AgainstTrim, against)];
-            let found = hangs(&cells, &likely, &ends(&[Uncertain::TrimCommand], both), &by).unwrap();
+            let found = sensitivity(&cells, &likely, &ends(&[Uncertain::TrimCommand], both), &by).unwrap();
             let on = found.on.first().map(|turn| (turn.side, turn.beyond.decision));
             assert_eq!(on, expected, "{commit_s} s: {for_trim} to {against}");
         }
@@ -405,7 +405,7 @@ mod tests {
         };
         assert_eq!(after(&tried(1.5, 1.0)), []);
         let on = |trim, victim| {
-            let found = hangs(&cells, &likely, &of(tried(trim, victim)), &by).unwrap();
+            let found = sensitivity(&cells, &likely, &of(tried(trim, victim)), &by).unwrap();
             found.on.into_iter().map(|turn| (turn.factors, turn.trim_ns.is_some())).collect::<Vec<_>>()
         };
         assert_eq!(on(1.5, 1.0), [(vec![Factor::TrimCost], true)]);

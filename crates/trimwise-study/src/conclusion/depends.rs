@@ -1,6 +1,6 @@
-//! The words on what a conclusion hangs on: the ranges of what a drive's profile assumes.
+//! The words on what a conclusion sensitivity on: the ranges of what a drive's profile assumes.
 
-use trimwise::compare::hangs::{Act, Hangs, Side, TrimTimes, Turn};
+use trimwise::compare::sensitivity::{Act, Sensitivity, Side, TrimTimes, Turn};
 use trimwise::numbers;
 use trimwise::policy::PolicyId;
 use trimwise::profile::ranges::{Basis, Factor};
@@ -11,14 +11,14 @@ use crate::command_text::quoted;
 use crate::compare::here::Here;
 
 /// Says in one line what is to be done in which part of the ranges. `name` names a policy, `base` the current one.
-pub(super) fn turns(hangs: &Hangs, base: &str, name: &dyn Fn(&PolicyId) -> String) -> String {
+pub(super) fn turns(sensitivity: &Sensitivity, base: &str, name: &dyn Fn(&PolicyId) -> String) -> String {
     let act = |act: &Act| match (act.decision, &act.policy) {
         (Decision::Change | Decision::Untrimmed, Some(policy)) => format!("{} is better", name(policy)),
         (Decision::DoesNotMatter, _) => "it does not matter".to_owned(),
         (Decision::Keep, _) => format!("others are worse than {base}"),
         _ => "it is open".to_owned(),
     };
-    let likely = act(&hangs.likely);
+    let likely = act(&sensitivity.likely);
     let turn = |turn: &Turn| {
         let beyond = act(&turn.beyond);
         match (turn.trim_ns, turn.side) {
@@ -31,9 +31,9 @@ pub(super) fn turns(hangs: &Hangs, base: &str, name: &dyn Fn(&PolicyId) -> Strin
             }
         }
     };
-    let found: Vec<String> = hangs.on.iter().map(turn).collect();
-    let of_trim = hangs.on.iter().all(|turn| turn.trim_ns.is_some());
-    match hangs.trim.filter(|_| of_trim) {
+    let found: Vec<String> = sensitivity.on.iter().map(turn).collect();
+    let of_trim = sensitivity.on.iter().all(|turn| turn.trim_ns.is_some());
+    match sensitivity.trim.filter(|_| of_trim) {
         Some(trim) => format!(
             "If a TRIM of {} takes {}, {likely}; {}. On such drives it takes {}.",
             Bytes(trim.bytes),
@@ -47,10 +47,10 @@ pub(super) fn turns(hangs: &Hangs, base: &str, name: &dyn Fn(&PolicyId) -> Strin
 
 /// What the evidence of a conclusion that holds covers: the end of a sentence, which begins with a comma. `None` if what
 /// a TRIM takes changes nothing, since nothing trimmed.
-pub(super) fn within(hangs: &Hangs) -> Option<String> {
+pub(super) fn within(sensitivity: &Sensitivity) -> Option<String> {
     let of = |factor: &&Factor| **factor != Factor::TrimCost;
-    let others: Vec<&str> = hangs.factors.iter().filter(of).map(|factor| factor.words()).collect();
-    let trim = hangs.trim.filter(|_| hangs.factors.contains(&Factor::TrimCost));
+    let others: Vec<&str> = sensitivity.factors.iter().filter(of).map(|factor| factor.words()).collect();
+    let trim = sensitivity.trim.filter(|_| sensitivity.factors.contains(&Factor::TrimCost));
     match (trim, &others[..]) {
         (None, []) => None,
         (Some(trim), []) => Some(format!(", with TRIMs of {}", range(trim))),
@@ -68,15 +68,15 @@ pub(super) fn measure(here: Option<&Here>) -> String {
 }
 
 /// What was tried, and what that rests on, in full sentences.
-pub fn explained(hangs: &Hangs) -> String {
-    let of: Vec<&str> = hangs.factors.iter().map(|factor| factor.words()).collect();
-    let basis = match hangs.basis {
+pub fn explained(sensitivity: &Sensitivity) -> String {
+    let of: Vec<&str> = sensitivity.factors.iter().map(|factor| factor.words()).collect();
+    let basis = match sensitivity.basis {
         Basis::Measured => "measured on such drives",
         Basis::Fitted => "fitted to what was measured on such drives",
         Basis::Own => "the profile's own",
         Basis::Assumed => "in part assumed",
     };
-    let trim = hangs.trim.map_or_else(String::new, |trim| {
+    let trim = sensitivity.trim.map_or_else(String::new, |trim| {
         format!(
             ": a TRIM of {} takes {}, and {} in the profile",
             Bytes(trim.bytes),
@@ -84,14 +84,14 @@ pub fn explained(hangs: &Hangs) -> String {
             time(trim.likely_ns)
         )
     });
-    let holds = match hangs.holds {
+    let holds = match sensitivity.holds {
         true => "The verdict holds at both ends, and is taken to hold between them.",
         false => "The verdict turns within them, at a point that is interpolated.",
     };
     format!(
         "Tried at the ends of the range of {}{trim}. The ranges are {basis}. {holds} {}, one of each policy.",
         of.join(" and of "),
-        numbers::counted(hangs.runs as u64, "more run")
+        numbers::counted(sensitivity.runs as u64, "more run")
     )
 }
 
