@@ -43,6 +43,9 @@ fn run(request: &Request) -> Result<ExperimentResult, Failure> {
     Ok(evaluate(figures.concat(), request.seed))
 }
 
+/// Share of a published effect below which the model counts as having none.
+const EFFECT_MIN: f64 = 0.01;
+
 /// Drives that have a profile made of public specifications.
 fn profiles() -> Vec<Profile> {
     Profile::published().expect("the profiles are built in")
@@ -64,7 +67,7 @@ struct Row {
     published: f64,
     unit: Unit,
     model: f64,
-    /// The model says the same about what rises and what falls.
+    /// The model has the effect, in the published direction.
     right_sign: bool,
     /// False for variants of the drive, of which the first counts for the entry.
     counts: bool,
@@ -130,7 +133,7 @@ impl Rows {
                     published,
                     unit,
                     model,
-                    right_sign: (published - neutral[0]) * (model - neutral[1]) > 0.0,
+                    right_sign: (model - neutral[1]) / (published - neutral[0]) > EFFECT_MIN,
                     counts: i == 0,
                     figure,
                 });
@@ -282,12 +285,12 @@ mod tests {
     fn every_entry_has_a_counterpart_or_a_reason() {
         let rows = Rows::of(&measured::all(), &fabricated(1.0).into_iter().collect());
         let compared = rows.compared.iter().filter(|row| row.counts).count();
-        assert_eq!((rows.entries, compared, rows.compared.len()), (193, 31, 35));
+        assert_eq!((rows.entries, compared, rows.compared.len()), (193, 31, 36));
         let of = |why: Why| rows.excused.iter().filter(|e| e.why == why).map(|e| e.entries).sum::<usize>();
         let expected = [
-            (Why::Bound, 10),
-            (Why::Unnamed, 20),
-            (Why::NoProfile, 20),
+            (Why::Bound, 9),
+            (Why::Unnamed, 21),
+            (Why::NoProfile, 25),
             (Why::Given, 88),
             (Why::Host, 10),
             (Why::Secure, 2),
@@ -320,7 +323,7 @@ mod tests {
             let of_entries = result.claims.into_iter().filter(|claim| claim.id != "published-sign");
             of_entries.filter(|claim| claim.met).count()
         };
-        assert_eq!([1.24, 1.26, 0.76, 0.74].map(met), [35, 0, 35, 0]);
+        assert_eq!([1.24, 1.26, 0.76, 0.74].map(met), [36, 0, 36, 0]);
     }
 
     #[test]
@@ -328,7 +331,7 @@ mod tests {
         let mut figures = fabricated(1.0);
         for (figure, model) in &mut figures {
             match figure.as_str() {
-                "stall-rc100" => *model = 0.0,
+                "stall-rc100" => *model *= 0.009,
                 // Faster when dirty, so that a rest makes it slower.
                 "dirty-crucial-p1-1tb" => *model = 1.5,
                 // A variant does not count.
@@ -338,8 +341,8 @@ mod tests {
         }
         let result = evaluate(figures, 1);
         let head = "Of 25 checks 23 are within 25 % (92 %; 70 % was the aim), and 22 have the published sign. By class: \
-                    NVMe, DRAM 13 of 14; NVMe, HMB 2 of 3; SATA 5 of 5; unknown 3 of 3. Of 6 fitted entries 6 are within \
-                    25 %. 162 of 193 entries have no counterpart.";
+                    NVMe, DRAM 9 of 10; NVMe, HMB 0 of 1; NVMe, map? 6 of 6; SATA 5 of 5; unknown 3 of 3. Of 6 fitted \
+                    entries 6 are within 25 %. 162 of 193 entries have no counterpart.";
         assert!(result.finding.starts_with(head), "{}", result.finding);
         let sign = result.claims.iter().find(|claim| claim.id == "published-sign").unwrap();
         assert!(!sign.met, "{sign:?}");

@@ -36,7 +36,7 @@ impl Why {
         match self {
             Self::Bound => "only a bound is known",
             Self::Unnamed => "the drive is not named",
-            Self::NoProfile => "no profile of it was made before its figure was seen",
+            Self::NoProfile => "no profile of it predates its figure",
             Self::Given => "profiles are made of such figures",
             Self::Host => "nobody says how many pieces were free",
             Self::Secure => "the model has no secure TRIM",
@@ -85,7 +85,12 @@ const NAMED: [Named; 13] = [
         "with 150GiB",
         &[("spare-iodrive-150", "150 GiB"), ("spare-iodrive-150-random", "150 GiB, random victims")],
     ),
-    named(What::WriteAmplification, "Intel 710 200GB", "", &[("wa-intel-710", "")]),
+    named(
+        What::WriteAmplification,
+        "Intel 710 200GB",
+        "",
+        &[("wa-intel-710", ""), ("wa-intel-710-random", "random victims, parity")],
+    ),
     named(What::TrimWaRatio, "unnamed (model and simulation, no drive)", "", &[("wa-trims", "")]),
     named(What::TrimLatency, "OCZ Agility 3", "", &[("trim-agility-3", "")]),
     named(What::TrimLatency, "unnamed U.2 NVMe drive (fio issue 764)", "", &[("trim-fio-764", "")]),

@@ -70,8 +70,8 @@ impl Run {
                 let used = |percent| steady(&config, config.capacity_bytes * percent / 100, 1);
                 let (whole, part) = (used(100)?.write_amplification, used(80)?.write_amplification);
                 vec![
-                    (drawn("spare-intel-710", *victim), whole / part),
                     (drawn("wa-intel-710", *victim), whole),
+                    (drawn("spare-intel-710", *victim), whole / part),
                 ]
             }
             Self::IoDrive(victim) => {
