@@ -51,7 +51,6 @@ fn profiles() -> Vec<Profile> {
     Profile::published().expect("the profiles are built in")
 }
 
-/// Returns all runs, the longest first.
 pub fn runs() -> Vec<Run> {
     runs::all(&measured::all(), profiles())
 }
@@ -218,7 +217,9 @@ impl Judged<'_> {
 
     fn tables(&self) -> Vec<Table> {
         let of_kind = |what: What| {
-            let rows = self.rows.compared.iter().filter(|row| row.what == what);
+            // A rate is shown as the time of one.
+            let kind = |row: &Row| if row.what == What::DiscardRate { What::TrimLatency } else { row.what };
+            let rows = self.rows.compared.iter().filter(|row| kind(row) == what);
             let rows: Vec<[String; 6]> = rows.map(|row| self.line(row)).collect();
             let header = ["", "role", "published", "model", "off by", "within 25 %"];
             (!rows.is_empty()).then(|| Table::new(what.words(), header, rows))
@@ -232,7 +233,7 @@ impl Judged<'_> {
         });
         let by_class = Table::new(
             "Entries by class",
-            ["", "checks", "within 25 %", "published sign", "fitted", "within 25 %"],
+            ["", "checks", "within 25 %", "published sign", "fitted", "fitted within 25 %"],
             classes.collect(),
         );
         let excused = self
@@ -300,6 +301,39 @@ mod tests {
         ];
         assert_eq!(Why::ALL.map(|why| (why, of(why))), expected);
         assert_eq!(compared + expected.iter().map(|(_, count)| count).sum::<usize>(), rows.entries);
+    }
+
+    #[test]
+    fn a_range_counts_with_its_middle_and_a_rate_with_the_time_of_one() {
+        let of: BTreeMap<String, f64> = fabricated(1.0).into_iter().collect();
+        assert_eq!((of["wa-trims"], of["trim-fio-396"]), (0.55, 1.0 / 5613.0));
+        assert_eq!(of["trim-aws-i3"], f64::midpoint(1.0 / 7550.0, 1.0 / 5490.0));
+        assert_eq!((of["whole-p4510"], of["whole-p4510-full"]), (0.004_957, 0.004_842));
+        assert_eq!((of["spare-iodrive-100"], of["spare-iodrive-150"]), (2.635, 1.731));
+    }
+
+    #[test]
+    fn a_drive_is_as_full_as_the_register_says() {
+        let full = |drive: &str| {
+            runs().into_iter().find_map(|run| match run {
+                Run::Writes(profile, full) if profile.name == drive => Some(full),
+                _ => None,
+            })
+        };
+        assert_eq!(["Samsung 970 EVO 2TB", "Crucial P1 1TB"].map(full), [Some(100), Some(80)]);
+    }
+
+    #[test]
+    fn rates_and_latencies_share_a_table_in_seconds() {
+        let result = evaluate(fabricated(1.1), 1);
+        let table = result.tables.iter().find(|table| table.title == "Time of a TRIM").unwrap();
+        let row = table.rows.iter().find(|row| row[0].contains("fio issue 396")).unwrap();
+        assert_eq!(row[1..], ["fitted", "178.2 µs", "196.0 µs", "+10.0 %", "yes"]);
+        assert!(!result.tables.iter().any(|table| table.title == What::DiscardRate.words()));
+        let classes = result.tables.iter().find(|table| table.title == "Entries by class").unwrap();
+        assert_eq!(classes.rows[0], ["NVMe, DRAM", "10", "10", "10", "0", "0"]);
+        let excused = result.tables.last().unwrap();
+        assert_eq!(excused.rows[0], ["Time of a TRIM", "the drive is not named", "2"]);
     }
 
     #[test]

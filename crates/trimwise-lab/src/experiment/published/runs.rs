@@ -26,7 +26,7 @@ pub enum Run {
     Costs,
 }
 
-/// Returns all runs, the longest first.
+/// Returns all runs: those of `profiles`, filled as the register says, and the others.
 pub fn all(register: &[Measurement], profiles: Vec<Profile>) -> Vec<Run> {
     let writes = profiles.into_iter().map(|profile| {
         let is_it = |m: &&Measurement| m.drive == profile.name && m.what == What::DirtyOverClean;
