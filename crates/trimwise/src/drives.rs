@@ -6,6 +6,7 @@
 pub mod dirty;
 pub mod measured;
 pub mod models;
+pub mod spare;
 pub mod wildcard;
 
 use serde::de::DeserializeOwned;

@@ -127,6 +127,7 @@ struct Entry {
     #[serde(default)]
     kernel_only: bool,
     text: String,
+    /// A number, several, or words, in which terms in braces are replaced as in `measured`.
     published: Option<Figure>,
     holds: Vec<String>,
     /// Text with terms in braces: `{lazy / commit:.2} of it`. If the text is a single term, the value stays a number.
@@ -152,6 +153,10 @@ impl Entry {
                 id: put(&self.id),
                 text: put(&self.text),
                 because: self.because.as_ref().map(put),
+                published: self.published.as_ref().map(|figure| match figure {
+                    Figure::Text(text) => Figure::Text(put(text)),
+                    number => number.clone(),
+                }),
                 holds: self.holds.iter().map(put).collect(),
                 measured: put(&self.measured),
                 ..self.clone()
@@ -166,7 +171,13 @@ impl Document {
     fn judge(&self, figures: &Figures) -> (Vec<Claim>, Vec<String>, String) {
         let entries: Vec<Entry> = self.claim.iter().flat_map(Entry::expanded).collect();
         let scope = Scope { figures, define: &self.define, published: &None };
-        let judge = |entry: &Entry| Scope { published: &entry.published, ..scope }.judge(entry, self);
+        let judge = |entry: &Entry| {
+            let published = entry.published.as_ref().map(|figure| match figure {
+                Figure::Text(template) => scope.figure(template),
+                number => number.clone(),
+            });
+            Scope { published: &published, ..scope }.judge(entry, self)
+        };
         let claims: Vec<Claim> = entries.iter().filter_map(judge).collect();
         let is_tried = |entry: &&Entry| claims.iter().any(|claim| claim.id == entry.id);
         let untried: Vec<String> =
@@ -257,7 +268,7 @@ impl Scope<'_> {
             role,
             because,
             met,
-            published: entry.published.clone().unwrap_or(Figure::Text("no figure".to_owned())),
+            published: self.published.clone().unwrap_or(Figure::Text("no figure".to_owned())),
             measured,
             limits: self.limits(entry),
         })
@@ -535,6 +546,18 @@ mod tests {
             let claim = judged(&format!("published = 0.54\nholds = ['{condition}']\nmeasured = '{{ratio}}'"));
             assert_eq!(claim.unwrap().met, met, "{condition}");
         }
+    }
+
+    #[test]
+    fn a_published_figure_may_be_one_of_the_experiment() {
+        let claim =
+            judged("published = '{set:40:90}'\nholds = ['off(max(ratio), published) <= 0']\nmeasured = ''");
+        assert_eq!(claim.unwrap().published, Figure::Number(0.5));
+        let claim =
+            judged("published = '{nothing}'\nholds = ['off(max(ratio), published) <= 1']\nmeasured = ''");
+        assert!(claim.is_none(), "it is not in the register");
+        let entry = "each = ['set:40:90']\npublished = '{$}'\nholds = ['max(commit) / 16 == published']\nmeasured = ''";
+        assert!(judged(entry).unwrap().met);
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod kernels;
 pub mod lazy;
 mod model_ext4;
 pub mod postmark_vendors;
+pub mod published;
 mod real_ext4;
 pub mod result;
 pub mod sandforce;
@@ -35,7 +36,7 @@ use trimwise::failure::{Failure, Mistake, Words, set};
 use trimwise_linux::kept::Kept;
 use trimwise_linux::pool;
 
-pub static ALL: [&Experiment; 15] = [
+pub static ALL: [&Experiment; 16] = [
     &postmark_vendors::EXPERIMENT,
     &set::ONE_A,
     &set::ONE_B,
@@ -45,6 +46,7 @@ pub static ALL: [&Experiment; 15] = [
     &sandforce::EXPERIMENT,
     &capacity::EXPERIMENT,
     &settling::EXPERIMENT,
+    &published::EXPERIMENT,
     &kernels::EXPERIMENT,
     &model_ext4::EXPERIMENT,
     &verdicts::EXPERIMENT,

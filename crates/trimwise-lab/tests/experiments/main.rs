@@ -5,6 +5,7 @@ mod advise;
 mod capacity;
 mod lazy_paper;
 mod postmark_vendors;
+mod published;
 mod sandforce;
 mod scaled;
 mod set;

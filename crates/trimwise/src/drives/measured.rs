@@ -282,7 +282,7 @@ impl Measurement {
         }
     }
 
-    fn ends(&self) -> [f64; 2] {
+    pub fn ends(&self) -> [f64; 2] {
         [self.value, self.value_high.unwrap_or(self.value)]
     }
 }
@@ -348,7 +348,7 @@ impl Comparable {
     }
 
     /// Returns the ends of this figure in a measurement; `None` if it has none. `all` has the other half of a ratio.
-    fn of(self, one: &Measurement, all: &[Measurement]) -> Option<[f64; 2]> {
+    pub fn of(self, one: &Measurement, all: &[Measurement]) -> Option<[f64; 2]> {
         let [low, high] = one.ends();
         let is_single = one.ranges == Some(1);
         match (self, one.what) {
