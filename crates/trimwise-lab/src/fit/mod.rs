@@ -158,6 +158,8 @@ pub fn fit(
     // What a TRIM takes stands by itself: it is worth knowing even where the rest of the fit is worse than the base.
     if Against::of(&predictions).is_worse() && measured.trim {
         let of_trim = SsdConfig { trim: config.trim.clone(), ..base.config.clone() };
+        let of_trim =
+            measured.drive_bytes.and_then(|bytes| write::of_size(&of_trim, bytes)).unwrap_or(of_trim);
         let is_valid = of_trim.validate().is_ok() && of_trim.trim != base.config.trim;
         let found = is_valid.then(|| predict(&of_trim)).transpose()?;
         if let Some(found) = found.filter(|found| Against::of(found).worse == 0) {

@@ -269,9 +269,9 @@ mod tests {
     /// examined.
     #[test]
     fn regression_a_waiting_host_gets_room_from_what_is_to_be_checked() {
-        for part in [23, 27] {
+        let is_compressing = |part: &u64| run_part(1, *part, 0).device.starts_with("sandforce");
+        for part in (0..).filter(is_compressing).take(2) {
             let report = run_part(1, part, OPS_PER_PART);
-            assert!(report.device.starts_with("sandforce"), "{report:?}");
             assert_eq!((report.violation, report.operations), (None, OPS_PER_PART));
         }
     }

@@ -17,10 +17,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use trimwise::compare::sensitivity::AtEnds;
 use trimwise::compare::judge::Judgement;
 use trimwise::compare::ledger::compare_with_off;
 use trimwise::compare::result::{Cell, Measure, Target, Verdict};
+use trimwise::compare::sensitivity::AtEnds;
 use trimwise::compare::summary::{Summary, SummaryRow};
 use trimwise::compare::verdict;
 use trimwise::failure::{Failure, Mistake, Mistakes, key, set};

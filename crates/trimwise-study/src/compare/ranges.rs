@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use trimwise::compare::sensitivity::{AtEnds, POLICIES_MAX, Shift, Side, Tried, TrimTimes};
 use trimwise::compare::result::Cell;
+use trimwise::compare::sensitivity::{AtEnds, POLICIES_MAX, Shift, Side, Tried, TrimTimes};
 use trimwise::failure::Failure;
 use trimwise::policy::{PolicyId, Trimmer};
 use trimwise::profile::Profile;
@@ -67,7 +67,12 @@ fn of_device(
         if next.is_empty() {
             return Some(ends);
         }
-        ends.tried.extend(tried(request, plan, (profile, &ends.ranges), &cells, &next, (caller, stop))?);
+        let Some(tried) = tried(request, plan, (profile, &ends.ranges), &cells, &next, (caller, stop)) else {
+            let why = "a run at the ends of the drive's ranges failed or was stopped, so not all of them were tried";
+            caller.note(&format!("{name}: {why}"));
+            return Some(ends);
+        };
+        ends.tried.extend(tried);
     }
 }
 

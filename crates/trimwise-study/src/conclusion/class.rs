@@ -9,8 +9,8 @@
 use std::sync::Arc;
 
 use trimwise::compare::days::DaysFigures;
-use trimwise::compare::sensitivity::{AtEnds, Side, Tried};
 use trimwise::compare::result::{Cell, CellId, DeviceFigures, DriveFacts, Target, WorkloadFigures};
+use trimwise::compare::sensitivity::{AtEnds, Side, Tried};
 use trimwise::failure::{Failure, Mistake, argument};
 use trimwise::policy::PolicyId;
 use trimwise::profile::Profile;
@@ -48,16 +48,14 @@ pub const LINUX: &str = "6.12";
 const MEMORY: Bytes = Bytes::gib(16);
 
 /// A drive for each profile that stands in for drives of hosts: its size in GB, its link and its model name.
-const DRIVES: [(&str, u64, Transport, &str); 12] = [
+const DRIVES: [(&str, u64, Transport, &str); 10] = [
     ("sata-generic", 256, Transport::Ata, ""),
     ("sata-500gb-slc", 256, Transport::Ata, "Samsung SSD 870 EVO"),
     ("sata-1tb-qlc", 256, Transport::Ata, "Samsung SSD 860 QVO 1TB"),
     ("sata-240gb-2012", 240, Transport::Ata, "Crucial_CT240M500SSD1"),
     ("sata-960gb-enterprise", 256, Transport::Ata, "INTEL SSDSC2KB480G7"),
     ("nvme-1tb-slc", 256, Transport::Nvme, ""),
-    ("nvme-generic", 256, Transport::Nvme, "Samsung SSD 960 PRO 512GB"),
     ("nvme-500gb-dramless", 256, Transport::Nvme, "WD Blue SN570"),
-    ("nvme-512gb-qlc", 256, Transport::Nvme, "INTEL SSDPEKNU512GZ"),
     ("nvme-960gb-enterprise", 256, Transport::Nvme, "SAMSUNG MZQLB"),
     ("ufs21-64gb", 64, Transport::Mmc, ""),
     ("ufs4-256gb", 256, Transport::Ufs, ""),
@@ -296,7 +294,7 @@ fn cell(line: &str, place: &str, (profile, drive): (&str, DriveFacts)) -> Option
             nand_units_written: nand,
             write_amplification: nand as f64 / host.max(1) as f64,
             erases,
-            // A command of these policies has one range or more.
+            // At most: a command may have several.
             trim_commands: trim_ranges,
             trim_ranges,
             trimmed_units,

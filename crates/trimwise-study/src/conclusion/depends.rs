@@ -1,4 +1,4 @@
-//! The words on what a conclusion sensitivity on: the ranges of what a drive's profile assumes.
+//! The words on what a conclusion depends on: the ranges of what a drive's profile assumes.
 
 use trimwise::compare::sensitivity::{Act, Sensitivity, Side, TrimTimes, Turn};
 use trimwise::numbers;
@@ -10,24 +10,27 @@ use super::Decision;
 use crate::command_text::quoted;
 use crate::compare::here::Here;
 
-/// Says in one line what is to be done in which part of the ranges. `name` names a policy, `base` the current one.
+/// Says in one line which policy is right in which part of the ranges. `name` names a policy, `base` the current one.
 pub(super) fn turns(sensitivity: &Sensitivity, base: &str, name: &dyn Fn(&PolicyId) -> String) -> String {
     let act = |act: &Act| match (act.decision, &act.policy) {
         (Decision::Change | Decision::Untrimmed, Some(policy)) => format!("{} is better", name(policy)),
         (Decision::DoesNotMatter, _) => "it does not matter".to_owned(),
         (Decision::Keep, _) => format!("others are worse than {base}"),
-        _ => "it is open".to_owned(),
+        _ => "the result is unclear".to_owned(),
     };
     let likely = act(&sensitivity.likely);
     let turn = |turn: &Turn| {
         let beyond = act(&turn.beyond);
         match (turn.trim_ns, turn.side) {
+            (Some(ns), Side::AgainstTrim) if turn.others_wait => {
+                format!("from about {} on, with others waiting, {beyond}", time(ns))
+            }
             (Some(ns), Side::AgainstTrim) => format!("from about {} on {beyond}", time(ns)),
             (Some(ns), Side::ForTrim) => format!("below about {} {beyond}", time(ns)),
             (None, side) => {
                 let of: Vec<&str> = turn.factors.iter().map(|factor| factor.words()).collect();
-                let end = if side == Side::ForTrim { "for" } else { "against" };
-                format!("where {} is most {end} trimming, {beyond}", of.join(" and "))
+                let favours = if side == Side::ForTrim { "most" } else { "least" };
+                format!("where {} favours trimming {favours}, {beyond}", of.join(" and "))
             }
         }
     };
@@ -35,11 +38,12 @@ pub(super) fn turns(sensitivity: &Sensitivity, base: &str, name: &dyn Fn(&Policy
     let of_trim = sensitivity.on.iter().all(|turn| turn.trim_ns.is_some());
     match sensitivity.trim.filter(|_| of_trim) {
         Some(trim) => format!(
-            "If a TRIM of {} takes {}, {likely}; {}. On such drives it takes {}.",
+            "If a TRIM of {} takes {}, {likely}; {}. The range is {}{}.",
             Bytes(trim.bytes),
             time(trim.likely_ns),
             found.join(", and "),
-            range(trim)
+            range(trim),
+            if sensitivity.basis == Basis::Assumed { ", partly assumed" } else { "" }
         ),
         None => format!("At the likely values {likely}; {}.", found.join(", and ")),
     }
@@ -48,21 +52,25 @@ pub(super) fn turns(sensitivity: &Sensitivity, base: &str, name: &dyn Fn(&Policy
 /// What the evidence of a conclusion that holds covers: the end of a sentence, which begins with a comma. `None` if what
 /// a TRIM takes changes nothing, since nothing trimmed.
 pub(super) fn within(sensitivity: &Sensitivity) -> Option<String> {
-    let of = |factor: &&Factor| **factor != Factor::TrimCost;
-    let others: Vec<&str> = sensitivity.factors.iter().filter(of).map(|factor| factor.words()).collect();
-    let trim = sensitivity.trim.filter(|_| sensitivity.factors.contains(&Factor::TrimCost));
-    match (trim, &others[..]) {
-        (None, []) => None,
-        (Some(trim), []) => Some(format!(", with TRIMs of {}", range(trim))),
-        (Some(trim), others) => {
-            Some(format!(", with TRIMs of {}, and at both ends of {}", range(trim), others.join(" and ")))
-        }
-        (None, others) => Some(format!(", at both ends of {}", others.join(" and "))),
-    }
+    let part = |factor: &Factor| match factor {
+        Factor::TrimCost => sensitivity.trim.map(|trim| format!("TRIMs of {}", range(trim))),
+        Factor::Slc => Some("small and large SLC caches".to_owned()),
+        Factor::Collector => Some("good and poor collectors".to_owned()),
+    };
+    let parts: Vec<String> = sensitivity.factors.iter().filter_map(part).collect();
+    let (last, rest) = parts.split_last()?;
+    let list = if rest.is_empty() { last.clone() } else { format!("{} and {last}", rest.join(", ")) };
+    Some(format!(", with {list}"))
 }
 
 /// The step that settles it.
-pub(super) fn measure(here: Option<&Here>) -> String {
+pub(super) fn measure(sensitivity: Option<&Sensitivity>, here: Option<&Here>) -> String {
+    let turns = sensitivity.into_iter().flat_map(|sensitivity| &sensitivity.on);
+    let is_measurable = turns.clone().all(|turn| turn.factors == [Factor::TrimCost]);
+    if !is_measurable {
+        return "`fit` measures what a TRIM takes, not the rest: try it there (--target dir:PATH)."
+            .to_owned();
+    }
     let place = here.map_or("DIR".to_owned(), |here| quoted(here.mount()));
     format!("Measure it: `trimwise fit {place} --out my.toml` (30 s), then `--device my.toml`.")
 }
@@ -89,7 +97,7 @@ pub fn explained(sensitivity: &Sensitivity) -> String {
         false => "The verdict turns within them, at a point that is interpolated.",
     };
     format!(
-        "Tried at the ends of the range of {}{trim}. The ranges are {basis}. {holds} {}, one of each policy.",
+        "Tried at the ends of the range of {}{trim}. The ranges are {basis}. {holds} {}, one for each policy and end.",
         of.join(" and of "),
         numbers::counted(sensitivity.runs as u64, "more run")
     )

@@ -13,11 +13,11 @@ mod words;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use trimwise::compare::sensitivity::{self, AtEnds, Sensitivity, Side};
 use trimwise::compare::judge::{self, Compared, Found, Frame, Judgement};
 pub use trimwise::compare::judge::{Decision, Worth};
 use trimwise::compare::means::Means;
 use trimwise::compare::result::{Cell, Target};
+use trimwise::compare::sensitivity::{self, AtEnds, Sensitivity, Side};
 use trimwise::compare::summary::{DeviceSummary, PolicySummary, Summary};
 use trimwise::policy::PolicyId;
 use trimwise::profile::ranges::Factor;
@@ -147,9 +147,13 @@ fn within_ranges(
     let likely = judged_on(comparison, device, today.as_ref(), frame(comparison, summary));
     let ends = comparison.at_ends.iter().find(|ends| ends.device == device.device);
     let sensitivity = ends.and_then(|ends| {
-        at_ends(comparison, summary, ends, |cells, judge| sensitivity::sensitivity(cells, &likely, ends, judge))
+        at_ends(comparison, summary, ends, |cells, judge| {
+            sensitivity::sensitivity(cells, &likely, ends, judge)
+        })
     });
-    let Some(found) = sensitivity.as_ref().filter(|sensitivity| !sensitivity.holds) else { return (likely, sensitivity) };
+    let Some(found) = sensitivity.as_ref().filter(|sensitivity| !sensitivity.holds) else {
+        return (likely, sensitivity);
+    };
     // Where what differs is only that other policies are worse, nothing is to be changed either way.
     let is_kept = found.on.iter().all(|turn| turn.beyond.decision == Decision::Keep);
     let decision = match is_kept && !likely.decision.is_change() {

@@ -1,9 +1,9 @@
 //! The words of a conclusion: at most five lines of 80 columns.
 
-use trimwise::compare::sensitivity::Sensitivity;
 use trimwise::compare::judge::{Found, Judgement, LIFE_PERCENT, LIFE_YEARS, TIME_PERCENT};
 use trimwise::compare::means::Means;
 use trimwise::compare::result::{Cell, Measure, Target};
+use trimwise::compare::sensitivity::Sensitivity;
 use trimwise::numbers::two_digits;
 use trimwise::policy::{BatchConfig, PolicyId, PolicySpec, Trimmer};
 use trimwise::units::{Bytes, Utilization};
@@ -24,7 +24,7 @@ const MODELLED: &str = "ext4";
 pub(super) fn head(
     comparison: &Comparison,
     judged: &Judgement,
-    hangs: Option<&Sensitivity>,
+    sensitivity: Option<&Sensitivity>,
     steps: &Steps,
 ) -> Vec<String> {
     let Judgement { decision, today, policy, found } = judged;
@@ -65,7 +65,7 @@ pub(super) fn head(
             format!("Nothing trims {} today. Trim it: {chosen} is enough{by}.", here.mount())
         }
         (Decision::CannotTell, Some(here)) if matches!(found, Found::Depends(_)) => format!(
-            "It hangs on the drive of {}. Keep it as it is until that is measured ({}).",
+            "It depends on the drive of {}. Keep it as it is for now ({}).",
             here.mount(),
             here.today_sentence()
         ),
@@ -84,7 +84,7 @@ pub(super) fn head(
             }
         }
         (Decision::CannotTell, None) if matches!(found, Found::Depends(_)) => {
-            "It hangs on the drive, and on numbers of it that are only assumed.".to_owned()
+            "It depends on the drive, on numbers that its profile only assumes.".to_owned()
         }
         (Decision::CannotTell, None) => "Cannot tell yet.".to_owned(),
     };
@@ -121,7 +121,9 @@ pub(super) fn head(
             sentence(&format!("nothing else is better; {} may need {more}{}", name(other), life(worth)))
         }
         Found::Alike(worth) => sentence(&alike(worth)),
-        Found::Depends(_) => hangs.map_or_else(String::new, |hangs| depends::turns(hangs, &base, &name)),
+        Found::Depends(_) => {
+            sensitivity.map_or_else(String::new, |found| depends::turns(found, &base, &name))
+        }
         Found::TodayDidNotRun => match here {
             Some(_) => "Its policy today is not among those that ran.".to_owned(),
             None => format!("`{}` did not run.", comparison.settings.baseline),
@@ -143,7 +145,7 @@ pub(super) fn head(
     };
     let mut lines = vec![first, second];
     if found.worth().is_some() {
-        let within = hangs.filter(|hangs| hangs.holds).and_then(depends::within).unwrap_or_default();
+        let within = sensitivity.filter(|found| found.holds).and_then(depends::within).unwrap_or_default();
         lines.push(format!("{}{within}.", evidence(comparison)));
     }
     lines.push(match (steps.commands.is_empty(), steps.is_empty()) {
@@ -159,7 +161,7 @@ pub(super) fn head(
         {
             "A weekly trim is one command: `systemctl enable --now fstrim.timer`, with systemd.".to_owned()
         }
-        (true, true) => surer(comparison, judged),
+        (true, true) => surer(comparison, judged, sensitivity),
     });
     lines
 }
@@ -409,7 +411,8 @@ pub(super) fn of_diagnosis(
     let begin = found.chars().next().map_or_else(String::new, |letter| letter.to_lowercase().collect());
     let found: String = begin.chars().chain(found.chars().skip(1)).collect();
     let full = Utilization::default();
-    let within = class.hangs.as_ref().filter(|hangs| hangs.holds).and_then(depends::within).unwrap_or_default();
+    let within =
+        class.sensitivity.as_ref().filter(|found| found.holds).and_then(depends::within).unwrap_or_default();
     // One command, which does no harm, needs no run first.
     let surer = match class.decision {
         Decision::Untrimmed => String::new(),
@@ -663,7 +666,7 @@ fn evidence(comparison: &Comparison) -> String {
 }
 
 /// What would make the conclusion more certain.
-fn surer(comparison: &Comparison, judged: &Judgement) -> String {
+fn surer(comparison: &Comparison, judged: &Judgement, sensitivity: Option<&Sensitivity>) -> String {
     let settings = &comparison.settings;
     match (&judged.found, &comparison.here) {
         (Found::TodayDidNotRun, here) => {
@@ -677,7 +680,7 @@ fn surer(comparison: &Comparison, judged: &Judgement) -> String {
         (Found::NothingElse, _) => {
             "Leave --policy out, or add what is available on a host (--policy off, commit).".to_owned()
         }
-        (Found::Depends(_), here) => depends::measure(here.as_ref()),
+        (Found::Depends(_), here) => depends::measure(sensitivity, here.as_ref()),
         (Found::Wide(..), _) => {
             format!("To be surer: more runs (--reps {}), or longer ones.", (settings.reps * 3).max(6))
         }

@@ -3,7 +3,8 @@
 use trimwise_linux::pool;
 use trimwise_study::conclusion::class::{self, Run};
 
-/// Checks a sample. `CLASSES=full` checks all figures, `CLASSES=nvme-generic` one class. To write `classes.txt` anew:
+/// Checks a sample. `CLASSES=full` checks all figures, `CLASSES=sata-generic,ufs` those whose lines
+/// begin so. To write `classes.txt` anew:
 /// `CLASSES=write cargo test --release -p trimwise-study --test experiments`.
 #[test]
 fn the_figures_of_the_classes_are_the_models_own() {
@@ -11,7 +12,7 @@ fn the_figures_of_the_classes_are_the_models_own() {
     let is_asked = |run: &Run| match &*asked {
         "full" | "write" => true,
         "" => run.profile == "ufs21-64gb" && run.rep == 0,
-        class => class == run.profile,
+        names => names.split(',').any(|name| run.name().starts_with(name)),
     };
     let runs: Vec<Run> = class::runs().filter(is_asked).collect();
     let jobs = pool::default_jobs(trimwise::units::Bytes::gib(1));

@@ -14,7 +14,7 @@ use crate::compare::judge::{Decision, Judgement};
 use crate::compare::result::Cell;
 use crate::compare::summary::{DeviceSummary, PolicySummary, Summary};
 use crate::policy::PolicyId;
-use crate::profile::ranges::{Basis, End, Factor, Range};
+use crate::profile::ranges::{Basis, End, Factor, Range, Uncertain};
 
 /// Policies that run at an end.
 pub const POLICIES_MAX: usize = 3;
@@ -35,10 +35,10 @@ impl Side {
 
     /// The end of this factor's ranges that is on this side.
     pub const fn end(self, factor: Factor) -> End {
-        // A cheap TRIM, little spare flash, and a large cache that free space feeds are for it, as is a collector that
-        // chooses badly, which is the high end.
+        // A cheap TRIM and a large cache that free space feeds are for it, as is a collector that chooses badly, which is
+        // the high end.
         let end_for = match factor {
-            Factor::TrimCost | Factor::Spare => End::Low,
+            Factor::TrimCost => End::Low,
             Factor::Slc | Factor::Collector => End::High,
         };
         match (self, end_for) {
@@ -104,7 +104,7 @@ pub struct Sensitivity {
     pub trim: Option<TrimTimes>,
 }
 
-/// What is to be done.
+/// A recommended action.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Act {
     pub decision: Decision,
@@ -121,7 +121,10 @@ pub struct Turn {
     pub at: f64,
     /// What a TRIM takes there; `None` if the verdict turns on something else.
     pub trim_ns: Option<u64>,
-    /// What is to be done at the end.
+    /// Beyond that point other commands wait for TRIMs, as they do not at the likely values.
+    #[serde(default)]
+    pub others_wait: bool,
+    /// The recommended action at the end.
     pub beyond: Act,
 }
 
@@ -131,7 +134,7 @@ impl Act {
     }
 }
 
-/// Judges the policies on a device, or the first two of them only.
+/// Judges the policies on a device, or only these two of them.
 pub type Judge<'j> = dyn Fn(&DeviceSummary, Option<[&PolicyId; 2]>) -> Judgement + 'j;
 
 /// The policies that are worth running at the ends: the current one, the one that the verdict is about, and the one that
@@ -158,7 +161,7 @@ pub fn policies(
     chosen
 }
 
-/// What is to be tried next, by what was tried so far; empty at the end.
+/// Returns the sides to try next, by what was tried so far; empty at the end.
 pub fn next(cells: &[Cell], likely: &Judgement, ends: &AtEnds, judge: &Judge) -> Vec<(Vec<Factor>, Side)> {
     let factors = ends.factors();
     let has = |factors: &[Factor], side| ends.tried.iter().any(|t| t.factors == factors && t.side == side);
@@ -187,7 +190,8 @@ pub fn sensitivity(cells: &[Cell], likely: &Judgement, ends: &AtEnds, judge: &Ju
             let at = turning_point(|share| turns(cells, likely, tried, share, judge).is_some());
             let is_trim = tried.factors == [Factor::TrimCost];
             let trim_ns = ends.trim.filter(|_| is_trim).map(|trim| trim.at(side, at));
-            Some(Turn { factors: tried.factors.clone(), side, at, trim_ns, beyond })
+            let others_wait = is_trim && side == Side::AgainstTrim && ends.others_wait();
+            Some(Turn { factors: tried.factors.clone(), side, at, trim_ns, others_wait, beyond })
         };
         let tried = || ends.tried.iter().filter(|t| t.side == side);
         let alone: Vec<Turn> = tried().filter(|t| t.factors.len() == 1).filter_map(|t| turn(&t)).collect();
@@ -196,13 +200,27 @@ pub fn sensitivity(cells: &[Cell], likely: &Judgement, ends: &AtEnds, judge: &Ju
     };
     let on: Vec<Turn> = Side::BOTH.into_iter().flat_map(on_side).collect();
     let runs = ends.tried.iter().flat_map(|t| &t.shifts).filter(|shift| !shift.is_inferred).count();
-    Some(Sensitivity { holds: on.is_empty(), runs, likely: Act::of(likely), on, factors, basis, trim: ends.trim })
+    Some(Sensitivity {
+        holds: on.is_empty(),
+        runs,
+        likely: Act::of(likely),
+        on,
+        factors,
+        basis,
+        trim: ends.trim,
+    })
 }
 
 impl AtEnds {
     pub fn factors(&self) -> Vec<Factor> {
         let has = |factor: &Factor| self.ranges.iter().any(|range| range.setting.factor() == *factor);
         Factor::ALL.into_iter().filter(has).collect()
+    }
+
+    /// True if other commands wait for TRIMs at the high end, and not at the likely values.
+    fn others_wait(&self) -> bool {
+        let is_place = |range: &&Range| range.setting == Uncertain::TrimPlace;
+        self.ranges.iter().find(is_place).is_some_and(|range| range.high != range.likely)
     }
 }
 
@@ -216,7 +234,7 @@ impl TrimTimes {
     }
 }
 
-/// Returns what is to be done at a share of the way to an end, if the verdict is another one there.
+/// Returns the recommended action at a share of the way to an end, if the verdict is another one there.
 fn turns(cells: &[Cell], likely: &Judgement, tried: &Tried, share: f64, judge: &Judge) -> Option<Act> {
     let (judged, is_still_better) = judged_at(cells, likely, tried, share, judge)?;
     let is_same = match (likely.decision.is_change(), judged.decision) {
@@ -282,7 +300,6 @@ mod tests {
     use crate::compare::result::Measure;
     use crate::compare::verdict::tests::cell;
     use crate::profile::SettingValue;
-    use crate::profile::ranges::Uncertain;
 
     /// Six repetitions of `off` in 100 s and of `commit` in so many.
     fn runs(commit_s: f64) -> Vec<Cell> {
@@ -436,12 +453,9 @@ mod tests {
 
     #[test]
     fn each_side_has_the_end_of_a_factor_that_is_for_or_against_trimming() {
-        for (factor, end_for) in [
-            (Factor::TrimCost, End::Low),
-            (Factor::Spare, End::Low),
-            (Factor::Slc, End::High),
-            (Factor::Collector, End::High),
-        ] {
+        for (factor, end_for) in
+            [(Factor::TrimCost, End::Low), (Factor::Slc, End::High), (Factor::Collector, End::High)]
+        {
             assert_eq!(Side::ForTrim.end(factor), end_for, "{factor:?}");
             assert_ne!(Side::AgainstTrim.end(factor), end_for, "{factor:?}");
         }

@@ -18,18 +18,16 @@ const FILE: &str = "profiles/ranges.toml";
 pub enum Factor {
     TrimCost,
     Slc,
-    Spare,
     Collector,
 }
 
 impl Factor {
-    pub const ALL: [Self; 4] = [Self::TrimCost, Self::Slc, Self::Spare, Self::Collector];
+    pub const ALL: [Self; 3] = [Self::TrimCost, Self::Slc, Self::Collector];
 
     pub const fn words(self) -> &'static str {
         match self {
             Self::TrimCost => "what a TRIM takes",
             Self::Slc => "its SLC cache",
-            Self::Spare => "its spare flash",
             Self::Collector => "how it collects garbage",
         }
     }
@@ -231,25 +229,27 @@ pub struct OwnRange {
     pub source: String,
 }
 
-/// The range of a class.
+/// The range of some classes.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct OfClass {
-    class: Class,
+struct OfClasses {
+    classes: Vec<Class>,
     setting: Uncertain,
-    low: SettingValue,
+    /// `None`: the profile's value.
+    low: Option<SettingValue>,
     high: SettingValue,
     basis: Basis,
     source: String,
 }
 
-impl Entry for OfClass {
+impl Entry for OfClasses {
     const KEY: &'static str = "range";
     const NAMED_BY: &'static str = "setting";
 
     fn check(&self) -> Result<(), String> {
         some_text("source", &self.source)?;
-        for (key, end) in [("low", &self.low), ("high", &self.high)] {
+        let ends = [("low", self.low.as_ref()), ("high", Some(&self.high))];
+        for (key, end) in ends.into_iter().filter_map(|(key, end)| Some((key, end?))) {
             if !self.setting.takes(end) {
                 return Err(format!(
                     "{key} = {end} is not accepted; expected a value of {}",
@@ -258,7 +258,7 @@ impl Entry for OfClass {
             }
         }
         match (&self.low, &self.high) {
-            (SettingValue::Whole(low), SettingValue::Whole(high)) if low > high => {
+            (Some(SettingValue::Whole(low)), SettingValue::Whole(high)) if low > high => {
                 Err(format!("high = {high} is not accepted; expected at least low, {low}"))
             }
             _ => Ok(()),
@@ -266,7 +266,7 @@ impl Entry for OfClass {
     }
 }
 
-fn of_classes(text: &str) -> Result<Vec<OfClass>, ProfileError> {
+fn of_classes(text: &str) -> Result<Vec<OfClasses>, ProfileError> {
     entries(text, FILE)
 }
 
@@ -300,7 +300,7 @@ impl Profile {
             Some((low, high, Basis::Own, range.source.clone()))
         };
         let source = |setting: Uncertain| match setting {
-            // Whoever says that the map lies in the flash does not say what a TRIM does to it.
+            // That the map lies in the flash does not tell what a TRIM does to it.
             Uncertain::TrimMap => self.sources.get(setting.name()).map(String::as_str),
             _ => self.source(setting.name()),
         };
@@ -317,9 +317,11 @@ impl Profile {
         let text = include_str!("../../../../profiles/ranges.toml");
         let classes = if has_assumed { of_classes(text).unwrap_or_default() } else { Vec::new() };
         let of_class = |setting: Uncertain| {
-            let range = classes.iter().find(|range| range.class == class && range.setting == setting)?;
+            let is_it = |range: &&OfClasses| range.classes.contains(&class) && range.setting == setting;
+            let range = classes.iter().find(is_it)?;
+            let low = range.low.clone().or_else(|| setting.value(&self.config))?;
             (!is_known(setting.factor()))
-                .then(|| (range.low.clone(), range.high.clone(), range.basis, range.source.clone()))
+                .then(|| (low, range.high.clone(), range.basis, range.source.clone()))
         };
         let range = |setting: Uncertain| {
             let (low, high, basis, source) = own(setting).or_else(|| of_class(setting))?;
@@ -330,7 +332,10 @@ impl Profile {
                 }
                 _ => (low, high),
             };
-            (low != likely || high != likely).then_some(Range { setting, low, likely, high, basis, source })
+            let range = Range { setting, low, likely, high, basis, source };
+            let is_possible = |end| self.at([(&range, end)]).is_some();
+            let is_range = range.low != range.likely || range.high != range.likely;
+            (is_range && is_possible(End::Low) && is_possible(End::High)).then_some(range)
         };
         Uncertain::ALL.into_iter().filter_map(range).collect()
     }
@@ -358,12 +363,11 @@ mod tests {
     fn every_built_in_range_is_sound_and_of_a_class_that_profiles_have() {
         let ranges =
             of_classes(include_str!("../../../../profiles/ranges.toml")).unwrap_or_else(|e| panic!("{e}"));
-        assert!(
-            ranges.iter().all(|range| range.class != Class::Unknown && range.class != Class::NvmeUnknown)
-        );
-        for (i, range) in ranges.iter().enumerate() {
-            let is_same = |other: &OfClass| (other.class, other.setting) == (range.class, range.setting);
-            assert!(!ranges[..i].iter().any(is_same), "{:?} {:?} is there twice", range.class, range.setting);
+        let each =
+            || ranges.iter().flat_map(|range| range.classes.iter().map(|class| (*class, range.setting)));
+        assert!(each().all(|(class, _)| class != Class::Unknown && class != Class::NvmeUnknown));
+        for (i, one) in each().enumerate() {
+            assert!(!each().take(i).any(|other| other == one), "{one:?} is there twice");
         }
         for setting in Uncertain::ALL {
             assert_eq!(Uncertain::named(setting.name()), Some(setting));
@@ -374,7 +378,7 @@ mod tests {
 
     #[test]
     fn a_range_that_cannot_be_is_refused() {
-        let sound = "[[range]]\nclass = \"sata\"\nsetting = \"trim.cost_per_unit_ns\"\nlow = 1\nhigh = 2\n\
+        let sound = "[[range]]\nclasses = [\"sata\"]\nsetting = \"trim.cost_per_unit_ns\"\nlow = 1\nhigh = 2\n\
                      basis = \"assumed\"\nsource = \"s\"\n";
         assert_eq!(of_classes(sound).unwrap().len(), 1);
         for (old, new, expected) in [
@@ -417,7 +421,10 @@ mod tests {
 
     #[test]
     fn what_a_profile_assumes_has_the_range_of_its_class_and_what_is_fitted_or_chosen_has_none() {
-        assert_eq!(shown(&of("sata-generic")), ["trim.cost_per_command_ns 100000 300000 10000000"]);
+        assert_eq!(
+            shown(&of("sata-generic")),
+            ["trim.cost_per_command_ns 100000 300000 10000000", "trim.cost_per_unit_ns 1 20 1000"]
+        );
         assert_eq!(
             shown(&of("nvme-generic")),
             [
@@ -430,8 +437,8 @@ mod tests {
             shown(&of("nvme-500gb-dramless")),
             [
                 "trim.cost_per_command_ns 20000 160000 500000",
-                "trim.cost_per_unit_ns 1 4 400",
-                "trim.place background own_core before_ack",
+                "trim.cost_per_unit_ns 1 4 1000",
+                "trim.place own_core own_core before_ack",
                 "mapping.trim_map dropped dropped written",
             ]
         );
@@ -441,7 +448,7 @@ mod tests {
         // A value outside of its class's range is an end of it.
         let mut slow = of("sata-generic");
         slow.config.trim.cost_per_command_ns = 20_000_000;
-        assert_eq!(shown(&slow), ["trim.cost_per_command_ns 100000 20000000 20000000"]);
+        assert_eq!(shown(&slow)[0], "trim.cost_per_command_ns 100000 20000000 20000000");
         let mut none = of("sata-generic");
         none.config.trim = crate::ssd::TrimConfig::unsupported();
         assert_eq!(none.ranges(), []);
@@ -458,7 +465,7 @@ mod tests {
         };
         let profile = range("trim.cost_per_command_ns", 300_000, 400_000).unwrap();
         let found = profile.ranges();
-        assert_eq!(shown(&profile), ["trim.cost_per_command_ns 300000 300000 400000"]);
+        assert_eq!(shown(&profile)[0], "trim.cost_per_command_ns 300000 300000 400000");
         assert_eq!((found[0].basis, &*found[0].source), (Basis::Own, "measured by me"));
         assert_eq!(profile.settings, of("sata-generic").settings, "a range is no setting");
         let line = 1 + text.lines().position(|line| line == "[sources]").unwrap();
