@@ -232,8 +232,8 @@ impl Profile {
     /// Returns true if the profile describes drives that report this model.
     pub fn describes(&self, model: &str) -> bool {
         self.models.iter().any(|known| match known.strip_suffix('*') {
-            Some(start) => model.starts_with(start),
-            None => model == known,
+            Some(start) => model.get(..start.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(start)),
+            None => model.eq_ignore_ascii_case(known),
         })
     }
 

@@ -19,7 +19,7 @@ use super::first::First;
 use super::{Compare, MODEL};
 use crate::caller::{self, Caller};
 use crate::compare::room::Room;
-use crate::compare::{CompareRequest, finish, judge, on_model};
+use crate::compare::{CompareRequest, finish, judge, on_model, ranges};
 use crate::defaults;
 use crate::given::Given;
 use crate::whole::{Kind, Whole};
@@ -132,9 +132,10 @@ impl<'a> Hunt<'a> {
         let checked = compare.kind(request, &plan, &usual)?;
         let intervals = if space.left_out.is_empty() { 0 } else { checked.most.min(reps) };
         let more = compare.kind(request, &plan, &others)?.most + intervals;
+        let at_ends = plan.devices.iter().map(|(_, device)| ranges::runs_max(device)).sum::<usize>();
         let later = Later {
             bound: bound_search(&space).left_max(),
-            compared: (usual.len() + ADDED_MAX) * reps,
+            compared: (usual.len() + ADDED_MAX) * reps + at_ends,
             checked: checked.most + more.min(ADDED_MAX * reps),
             changed: reps,
             nearby: nearby_of(&plan).len() * 3 * NEARBY_REPS as usize,

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use trimwise::compare::result::Cell;
+use trimwise::compare::result::{Cell, Measure};
 use trimwise::compare::sensitivity::{AtEnds, POLICIES_MAX, Shift, Side, Tried, TrimTimes};
+use trimwise::compare::statistics::median;
 use trimwise::failure::Failure;
 use trimwise::policy::{PolicyId, Trimmer};
 use trimwise::profile::Profile;
@@ -22,8 +23,8 @@ pub fn runs_max(profile: &Profile) -> usize {
     let ends = AtEnds { device: String::new(), ranges: profile.ranges(), trim: None, tried: Vec::new() };
     match ends.factors().len() {
         0 => 0,
-        1 => 2 * POLICIES_MAX,
-        factors => 2 * POLICIES_MAX * (1 + factors),
+        1 => 2 * POLICIES_MAX * REPS_OF_A_TAIL as usize,
+        factors => 2 * POLICIES_MAX * REPS_OF_A_TAIL as usize * (1 + factors),
     }
 }
 
@@ -36,8 +37,15 @@ pub(super) fn try_ends(
     (caller, stop): (&dyn Caller, &Arc<AtomicBool>),
 ) {
     for (_, profile) in &plan.devices {
-        if let Some(ends) = of_device(request, plan, comparison, profile, (caller, stop)) {
-            comparison.at_ends.push(ends);
+        match of_device(request, plan, comparison, profile, (caller, stop)) {
+            Ok(ends) => comparison.at_ends.extend(ends),
+            Err(failure) => {
+                // Without them there is no verdict.
+                (comparison.partial, comparison.ended_by) = (true, Some(failure));
+                comparison.at_ends.clear();
+                comparison.conclude();
+                return;
+            }
         }
     }
     if !comparison.at_ends.is_empty() {
@@ -51,10 +59,11 @@ fn of_device(
     comparison: &Comparison,
     profile: &Profile,
     (caller, stop): (&dyn Caller, &Arc<AtomicBool>),
-) -> Option<AtEnds> {
+) -> Result<Option<AtEnds>, Failure> {
     let name = &profile.name;
     let ranges = profile.ranges();
-    let policies = conclusion::policies_at_ends(comparison, name).filter(|_| !ranges.is_empty())?;
+    let policies = conclusion::policies_at_ends(comparison, name).filter(|_| !ranges.is_empty());
+    let Some(policies) = policies else { return Ok(None) };
     let cells: Vec<&Cell> = comparison
         .cells
         .iter()
@@ -65,13 +74,9 @@ fn of_device(
     loop {
         let next = conclusion::next_at_ends(comparison, &ends);
         if next.is_empty() {
-            return Some(ends);
+            return Ok(Some(ends));
         }
-        let Some(tried) = tried(request, plan, (profile, &ends.ranges), &cells, &next, (caller, stop)) else {
-            let why = "a run at the ends of the drive's ranges failed or was stopped, so not all of them were tried";
-            caller.note(&format!("{name}: {why}"));
-            return Some(ends);
-        };
+        let tried = tried(request, plan, (profile, &ends.ranges), &cells, &next, (caller, stop))?;
         ends.tried.extend(tried);
     }
 }
@@ -107,7 +112,14 @@ pub(crate) fn trim_times(profile: &Profile, ranges: &[Range], cells: &[&Cell]) -
     })
 }
 
-/// Runs each policy once on each of these sides. `None` if a run failed or was stopped, or no drive can be like that.
+/// Repetitions at an end where a tail is judged, which differs much from run to run.
+const REPS_OF_A_TAIL: u32 = 3;
+
+/// Runs each policy once on each of these sides, or a few times if a tail is judged.
+///
+/// # Errors
+///
+/// If a run failed or was stopped.
 fn tried(
     request: &CompareRequest,
     plan: &Plan,
@@ -115,49 +127,68 @@ fn tried(
     cells: &[&Cell],
     sides: &[(Vec<Factor>, Side)],
     (caller, stop): (&dyn Caller, &Arc<AtomicBool>),
-) -> Option<Vec<Tried>> {
-    let first: Vec<&Cell> = cells.iter().copied().filter(|cell| cell.rep == 0).collect();
+) -> Result<Vec<Tried>, Failure> {
+    let reps = if matches!(request.judge, Some(Measure::Latency(..))) { REPS_OF_A_TAIL } else { 1 };
+    let of_likely: Vec<&Cell> = cells.iter().copied().filter(|cell| cell.rep < reps).collect();
     let at = |(factors, side): &(Vec<Factor>, Side)| at_side(profile, ranges, factors, *side);
-    let profiles: Vec<Profile> = sides.iter().map(at).collect::<Option<_>>()?;
+    let profiles: Option<Vec<Profile>> = sides.iter().map(at).collect();
+    let profiles = profiles.ok_or_else(|| {
+        Failure::run(format!("{}: no drive can be at the ends of all of its ranges at once", profile.name))
+    })?;
     let is_untouched = |factors: &[Factor], cell: &Cell| {
         *factors == [Factor::TrimCost]
             && cell.device_stats.as_ref().is_some_and(|device| device.trim_commands == 0)
     };
     let runs: Vec<(usize, &Cell, Trimmer)> = (0..sides.len())
-        .flat_map(|side| first.iter().map(move |cell| (side, *cell)))
+        .flat_map(|side| of_likely.iter().map(move |cell| (side, *cell)))
         .filter(|(side, cell)| !is_untouched(&sides[*side].0, cell))
         .filter_map(|(side, cell)| {
-            Some((side, cell, *plan.policies.iter().find(|policy| PolicyId::from(**policy) == cell.policy)?))
+            let policy = plan.policies.iter().find(|policy| PolicyId::from(**policy) == cell.policy)?;
+            Some((side, cell, *policy))
         })
         .collect();
     let grid = Grid { devices: &plan.devices, policies: &plan.policies, reps: request.reps };
     let progress = caller.progress(runs.len(), "runs at the ends of ranges");
-    let (ran, failure) =
-        pool::run_finished(grid.jobs(request.jobs, pool::memory_of_run), runs.len(), |number| {
-            if stop.load(Ordering::SeqCst) {
-                return Err(Failure::Interrupted);
-            }
-            progress.begin_ageing(number);
-            let (side, _, policy) = runs[number];
-            let ran = plan.run_cell((&profiles[side], policy), 0, caller::report(&progress, number), stop)?;
-            progress.done(number);
-            Ok(ran)
-        });
+    let jobs = grid.jobs(request.jobs, pool::memory_of_run);
+    let ran = pool::run_ordered(jobs, runs.len(), |number| {
+        if stop.load(Ordering::SeqCst) {
+            return Err(Failure::Interrupted);
+        }
+        progress.begin_ageing(number);
+        let (side, likely, policy) = runs[number];
+        let report = caller::report(&progress, number);
+        let ran = plan.run_cell((&profiles[side], policy), likely.rep, report, stop)?;
+        progress.done(number);
+        Ok(ran)
+    });
     progress.finish();
-    if failure.is_some() {
-        return None;
-    }
-    let mut ran = ran;
-    super::judge(request, &mut ran).ok()?;
+    let mut ran = ran?;
+    super::judge(request, &mut ran)?;
     let of_side = |(side, (factors, favours)): (usize, &(Vec<Factor>, Side))| {
-        let there = |cell: &Cell| {
-            let at = runs.iter().position(|(s, likely, _)| *s == side && likely.policy == cell.policy)?;
-            ran.get(at)
+        let there = |likely: &Cell| {
+            let is_it = |(s, cell, _): &(usize, &Cell, Trimmer)| {
+                *s == side && (&cell.policy, cell.rep) == (&likely.policy, likely.rep)
+            };
+            ran.get(runs.iter().position(is_it)?)
         };
-        let shifts = first.iter().map(|cell| shift(cell, there(cell))).collect();
-        Tried { factors: factors.clone(), side: *favours, shifts }
+        let first = of_likely.iter().filter(|cell| cell.rep == 0);
+        let of_policy = |first: &&&Cell| {
+            let repetitions = of_likely.iter().filter(|cell| cell.policy == first.policy);
+            let shifts: Vec<Shift> = repetitions.map(|cell| shift(cell, there(cell))).collect();
+            let middle = |of: fn(&Shift) -> f64| median(&shifts.iter().map(of).collect::<Vec<_>>());
+            Some(Shift {
+                time: middle(|shift| shift.time)?,
+                flash_writes: middle(|shift| shift.flash_writes)?,
+                ..shifts.first()?.clone()
+            })
+        };
+        Tried {
+            factors: factors.clone(),
+            side: *favours,
+            shifts: first.filter_map(|cell| of_policy(&cell)).collect(),
+        }
     };
-    Some(sides.iter().enumerate().map(of_side).collect())
+    Ok(sides.iter().enumerate().map(of_side).collect())
 }
 
 /// Compares a run with the one at the likely values. `None`: it would be the same.

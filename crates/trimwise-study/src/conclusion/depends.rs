@@ -22,11 +22,12 @@ pub(super) fn turns(sensitivity: &Sensitivity, base: &str, name: &dyn Fn(&Policy
     let turn = |turn: &Turn| {
         let beyond = act(&turn.beyond);
         match (turn.trim_ns, turn.side) {
-            (Some(ns), Side::AgainstTrim) if turn.others_wait => {
-                format!("from about {} on, with others waiting, {beyond}", time(ns))
+            (Some(ns), side) => {
+                let trim = sensitivity.trim.map_or(0, |trim| trim.on(side));
+                let to = if side == Side::ForTrim { "down to" } else { "up to" };
+                let waiting = if turn.others_wait { ", with others waiting," } else { "" };
+                format!("{to} about {}; at {}{waiting} {beyond}", time(ns), time(trim))
             }
-            (Some(ns), Side::AgainstTrim) => format!("from about {} on {beyond}", time(ns)),
-            (Some(ns), Side::ForTrim) => format!("below about {} {beyond}", time(ns)),
             (None, side) => {
                 let of: Vec<&str> = turn.factors.iter().map(|factor| factor.words()).collect();
                 let favours = if side == Side::ForTrim { "most" } else { "least" };
@@ -38,19 +39,16 @@ pub(super) fn turns(sensitivity: &Sensitivity, base: &str, name: &dyn Fn(&Policy
     let of_trim = sensitivity.on.iter().all(|turn| turn.trim_ns.is_some());
     match sensitivity.trim.filter(|_| of_trim) {
         Some(trim) => format!(
-            "If a TRIM of {} takes {}, {likely}; {}. The range is {}{}.",
+            "If a TRIM of {} takes {}, {likely}, {}.",
             Bytes(trim.bytes),
             time(trim.likely_ns),
             found.join(", and "),
-            range(trim),
-            if sensitivity.basis == Basis::Assumed { ", partly assumed" } else { "" }
         ),
         None => format!("At the likely values {likely}; {}.", found.join(", and ")),
     }
 }
 
-/// What the evidence of a conclusion that holds covers: the end of a sentence, which begins with a comma. `None` if what
-/// a TRIM takes changes nothing, since nothing trimmed.
+/// Where the advice of a conclusion was tried too: a sentence that begins with a space. `None` if nothing else was.
 pub(super) fn within(sensitivity: &Sensitivity) -> Option<String> {
     let part = |factor: &Factor| match factor {
         Factor::TrimCost => sensitivity.trim.map(|trim| format!("TRIMs of {}", range(trim))),
@@ -60,7 +58,7 @@ pub(super) fn within(sensitivity: &Sensitivity) -> Option<String> {
     let parts: Vec<String> = sensitivity.factors.iter().filter_map(part).collect();
     let (last, rest) = parts.split_last()?;
     let list = if rest.is_empty() { last.clone() } else { format!("{} and {last}", rest.join(", ")) };
-    Some(format!(", with {list}"))
+    Some(format!(" The advice is the same with {list}."))
 }
 
 /// The step that settles it.
@@ -84,7 +82,8 @@ pub fn explained(sensitivity: &Sensitivity) -> String {
         Basis::Own => "the profile's own",
         Basis::Assumed => "in part assumed",
     };
-    let trim = sensitivity.trim.map_or_else(String::new, |trim| {
+    let trim = sensitivity.trim.filter(|_| sensitivity.factors.contains(&Factor::TrimCost));
+    let trim = trim.map_or_else(String::new, |trim| {
         format!(
             ": a TRIM of {} takes {}, and {} in the profile",
             Bytes(trim.bytes),

@@ -80,11 +80,12 @@ pub(super) fn head(
             let way = if way == chosen { way } else { format!("{chosen} ({way})") };
             match found.worth().and_then(|worth| worth.excess_bytes) {
                 Some(_) => format!("Trim it: nothing else gives the space back. {way} does."),
+                None if sensitivity.is_some() => format!("Trim it: {way} is enough."),
                 None => format!("Trim it; it hardly matters how. {way} is enough."),
             }
         }
         (Decision::CannotTell, None) if matches!(found, Found::Depends(_)) => {
-            "It depends on the drive, on numbers that its profile only assumes.".to_owned()
+            "It depends on the drive, on numbers that are not known well enough.".to_owned()
         }
         (Decision::CannotTell, None) => "Cannot tell yet.".to_owned(),
     };
@@ -146,7 +147,7 @@ pub(super) fn head(
     let mut lines = vec![first, second];
     if found.worth().is_some() {
         let within = sensitivity.filter(|found| found.holds).and_then(depends::within).unwrap_or_default();
-        lines.push(format!("{}{within}.", evidence(comparison)));
+        lines.push(format!("{}.{within}", evidence(comparison)));
     }
     lines.push(match (steps.commands.is_empty(), steps.is_empty()) {
         (true, false) => "The rest is manual; see below.".to_owned(),
@@ -421,7 +422,7 @@ pub(super) fn of_diagnosis(
     let mut lines = vec![
         first,
         format!(
-            "On a model of such drives, not this one ({file_system}, {full} % full, office days{within}), {found}{surer}"
+            "On a model of such drives, not this one ({file_system}, {full} % full, office days), {found}{within}{surer}"
         ),
     ];
     if let Some(loan) = one.purposes.iter().filter(reached).find(|one| one.lender.is_some()) {

@@ -19,8 +19,8 @@ use crate::profile::ranges::{Basis, End, Factor, Range, Uncertain};
 /// Policies that run at an end.
 pub const POLICIES_MAX: usize = 3;
 
-/// Steps of the search for the point at which a verdict turns: within a thousandth of the range.
-const STEPS: u32 = 10;
+/// Steps of the search for the point at which a verdict turns: ranges may span six powers of ten.
+const STEPS: u32 = 40;
 
 /// Ends of ranges: those at which trimming is worth most, or least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -137,8 +137,8 @@ impl Act {
 /// Judges the policies on a device, or only these two of them.
 pub type Judge<'j> = dyn Fn(&DeviceSummary, Option<[&PolicyId; 2]>) -> Judgement + 'j;
 
-/// The policies that are worth running at the ends: the current one, the one that the verdict is about, and the one that
-/// sends the most TRIM commands.
+/// The policies that are worth running at the ends: the current one, the one that the verdict is about, the one that
+/// sends the most TRIM commands, and, if that leaves room, the one that sends the fewest.
 pub fn policies(
     device: &DeviceSummary,
     judged: &Judgement,
@@ -152,7 +152,9 @@ pub fn policies(
     let fastest = others().min_by(|a, b| a.time_s.median().total_cmp(&b.time_s.median())).map(|p| p.policy);
     let about = judged.found.policy().filter(|policy| others().any(|p| p.policy == *policy)).or(fastest);
     let mut chosen: Vec<PolicyId> = Vec::new();
-    for policy in [judged.today.as_ref(), about, busiest].into_iter().flatten() {
+    let trimming = others().filter(|p| trims(p) > 0.0);
+    let quietest = trimming.min_by(|a, b| trims(a).total_cmp(&trims(b))).map(|p| p.policy);
+    for policy in [judged.today.as_ref(), about, busiest, quietest].into_iter().flatten() {
         if !chosen.contains(policy) {
             chosen.push(policy.clone());
         }
@@ -225,11 +227,16 @@ impl AtEnds {
 }
 
 impl TrimTimes {
-    fn at(self, side: Side, share: f64) -> u64 {
-        let end = match side.end(Factor::TrimCost) {
+    /// At the end on this side.
+    pub const fn on(self, side: Side) -> u64 {
+        match side.end(Factor::TrimCost) {
             End::Low => self.low_ns,
             End::High => self.high_ns,
-        };
+        }
+    }
+
+    fn at(self, side: Side, share: f64) -> u64 {
+        let end = self.on(side);
         (self.likely_ns as f64 + (end as f64 - self.likely_ns as f64) * share) as u64
     }
 }

@@ -161,7 +161,7 @@ impl Uncertain {
     }
 
     /// Changes the setting of a device. `None` if it cannot have that value.
-    fn set(self, config: &mut SsdConfig, value: &SettingValue) -> Option<()> {
+    pub(super) fn set(self, config: &mut SsdConfig, value: &SettingValue) -> Option<()> {
         let trim = &mut config.trim;
         match (self, value) {
             (Self::TrimCommand, SettingValue::Whole(ns)) => trim.cost_per_command_ns = *ns,
@@ -478,6 +478,12 @@ mod tests {
             ),
             ("slc.dynamic_percent", 1, 2, "is not accepted; expected one of trim.cost_per_command_ns"),
             ("trim.place", 1, 2, "ranges.trim.place is not accepted; expected one of"),
+            (
+                "trim.cost_per_unit_ns",
+                1,
+                9_000_000_000_000_000_000_u64,
+                "expected what trim.cost_per_unit_ns itself may be",
+            ),
             (
                 "trim.cost_per_unit_ns",
                 21,

@@ -196,6 +196,17 @@ impl<'t> Reader<'t> {
                 let message = format!("ranges.{name} is not accepted; expected one of {}", known.join(", "));
                 return Err(self.source.refuse(&at, message));
             };
+            let is_possible = |value: u64| {
+                let mut config = profile.config.clone();
+                let is_set =
+                    Uncertain::named(name).and_then(|s| s.set(&mut config, &SettingValue::Whole(value)));
+                is_set.is_some() && config.validate().is_ok()
+            };
+            if let Some(end) = [range.low, range.high].into_iter().find(|end| !is_possible(*end)) {
+                let message =
+                    format!("ranges.{name}: {end} is not accepted; expected what {name} itself may be");
+                return Err(self.source.refuse(&at, message));
+            }
             if !(range.low..=range.high).contains(&likely) {
                 let message = format!(
                     "ranges.{name}: {} to {} is not accepted; expected a range around the value, {likely}",

@@ -9,7 +9,7 @@ use trimwise_study::advise::{Compare, KERNEL, MODEL};
 use trimwise_study::caller::{Caller, OnInterrupt};
 use trimwise_study::compare::check::{Check, LeftOut};
 use trimwise_study::compare::on_model::{self, Plan};
-use trimwise_study::compare::{CompareRequest, Comparison, Grid, Ran, judge};
+use trimwise_study::compare::{CompareRequest, Comparison, Grid, Ran, judge, ranges};
 use trimwise_study::whole::{Kind, Whole};
 use trimwise_uml::cell::{KernelPolicy, KernelTarget};
 use trimwise_uml::images::KernelImage;
@@ -103,8 +103,9 @@ pub fn run(request: &CompareRequest, plan: Plan, caller: &dyn Caller) -> Result<
     plan.workload.tell_notes(caller);
     let stop = caller.stop(OnInterrupt::StopAndShow)?;
     let grid = Grid { devices: &plan.devices, policies: &plan.policies, reps: request.reps };
-    let model =
-        Kind::of(grid.pairs().count() * request.reps as usize, grid.jobs(request.jobs, pool::memory_of_run));
+    let at_ends = plan.devices.iter().map(|(_, device)| ranges::runs_max(device)).sum::<usize>();
+    let runs = grid.pairs().count() * request.reps as usize + at_ends;
+    let model = Kind::of(runs, grid.jobs(request.jobs, pool::memory_of_run));
     let whole = Whole::of(caller, &stop, "runs", &[model, check.kind(request, &plan)]);
     checked(request, &plan, &[], check, &whole)
 }
