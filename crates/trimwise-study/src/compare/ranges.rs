@@ -203,3 +203,90 @@ pub(crate) fn shift(likely: &Cell, there: Option<&Cell>) -> Shift {
         is_inferred: there.is_none(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+
+    use trimwise::compare::judge::Decision;
+
+    use super::*;
+    use crate::caller::Silent;
+    use crate::compare::on_model::compared;
+
+    /// A drive of 512 MiB whose TRIM takes 1 us, or up to `high` ns.
+    fn request(folder: &std::path::Path, high: u64) -> CompareRequest {
+        let drive = folder.join("small.toml");
+        let range = format!(
+            "[ranges.\"trim.cost_per_command_ns\"]\nlow = 1_000\nhigh = {high}\nsource = \"a test\"\n[sources]"
+        );
+        let text = include_str!("../../../../profiles/sata-small.toml")
+            .replace("8_589_934_592", "536_870_912")
+            .replace("cost_per_command_ns = 300_000", "cost_per_command_ns = 1_000")
+            .replace("cost_per_range_ns = 5000", "cost_per_range_ns = 0")
+            .replace("[sources]", &range)
+            .replace(
+                "trim = \"assumed: 0.3 ms a command, as on well-behaved SATA drives\"",
+                "trim = \"published\"",
+            )
+            .replace(
+                "gc = \"assumed: greedy, three free superblocks, idle collection after 100 ms\"",
+                "gc = \"published\"",
+            );
+        std::fs::write(&drive, text).unwrap();
+        CompareRequest {
+            workload: "append:64KiB:8MiB".to_owned(),
+            devices: vec![drive.display().to_string()],
+            policies: vec!["off".into(), "commit".into()],
+            utilization: Some("50".into()),
+            // Its commits wait for their TRIMs.
+            linux: Some("4.4".to_owned()),
+            reps: 6,
+            ..CompareRequest::default()
+        }
+    }
+
+    #[test]
+    fn each_policy_runs_once_at_either_end_unless_it_sends_no_trim() {
+        let folder = tempfile::tempdir().unwrap();
+        let request = request(folder.path(), 1_000_000_000);
+        let plan = Plan::of(&request).unwrap();
+        let found = compared(&request, &plan, &[], (&Silent::default(), &Arc::default())).unwrap();
+        let [ends] = &found.at_ends[..] else { panic!("{:?}", found.at_ends) };
+        let of = |tried: &Tried, policy: &str| {
+            tried.shifts.iter().find(|shift| shift.policy == policy.into()).cloned().unwrap()
+        };
+        let [cheap, dear] = &ends.tried[..] else { panic!("{ends:?}") };
+        assert_eq!([cheap.side, dear.side], Side::BOTH);
+        assert!(
+            [cheap, dear].iter().all(|tried| of(tried, "off").is_inferred && of(tried, "off").time == 1.0)
+        );
+        assert_eq!(of(cheap, "commit").time, 1.0, "the low end is the profile's value");
+        // A TRIM of a second in each commit.
+        assert!(of(dear, "commit").time > 2.0, "{dear:?}");
+        let trim = ends.trim.unwrap();
+        assert_eq!(trim.high_ns - trim.likely_ns, 1_000_000_000 - 1_000);
+        let conclusion = found.conclusion.unwrap();
+        let sensitivity = conclusion.sensitivity.unwrap();
+        assert_eq!((conclusion.decision, sensitivity.holds, sensitivity.runs), (Decision::Keep, true, 2));
+        assert!(
+            conclusion.head[2].contains("The advice is the same with TRIMs of "),
+            "{:?}",
+            conclusion.head
+        );
+    }
+
+    #[test]
+    fn a_comparison_that_is_stopped_at_the_ends_has_no_verdict() {
+        let folder = tempfile::tempdir().unwrap();
+        let request = request(folder.path(), 1_000_000_000);
+        let plan = Plan::of(&request).unwrap();
+        let mut comparison = compared(&request, &plan, &[], (&Silent::default(), &Arc::default())).unwrap();
+        comparison.at_ends.clear();
+        let stopped = Arc::new(AtomicBool::new(true));
+        try_ends(&request, &plan, &mut comparison, (&Silent::default(), &stopped));
+        assert!(comparison.partial && comparison.ended_by == Some(Failure::Interrupted));
+        assert_eq!(comparison.conclusion.unwrap().decision, Decision::CannotTell);
+    }
+}

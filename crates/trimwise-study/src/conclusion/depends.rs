@@ -109,3 +109,87 @@ fn time(ns: u64) -> String {
 fn range(trim: TrimTimes) -> String {
     format!("{} to {}", time(trim.low_ns), time(trim.high_ns))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sensitivity(on: Vec<Turn>) -> Sensitivity {
+        let trim = TrimTimes { bytes: 65_536, low_ns: 20_000, likely_ns: 300_000, high_ns: 10_000_000 };
+        Sensitivity {
+            holds: on.is_empty(),
+            runs: 4,
+            likely: Act { decision: Decision::Change, policy: Some("commit".into()) },
+            on,
+            factors: vec![Factor::TrimCost, Factor::Collector],
+            basis: Basis::Assumed,
+            trim: Some(trim),
+        }
+    }
+
+    fn turn(factor: Factor, side: Side, trim_ns: Option<u64>, others_wait: bool) -> Turn {
+        let beyond = Act { decision: Decision::Keep, policy: Some("off".into()) };
+        Turn { factors: vec![factor], side, at: 0.1, trim_ns, others_wait, beyond }
+    }
+
+    #[test]
+    fn the_point_at_which_a_verdict_turns_is_said_with_what_is_right_on_either_side() {
+        let trim = |side, others_wait| turn(Factor::TrimCost, side, Some(1_200_000), others_wait);
+        for (on, said) in [
+            (
+                trim(Side::AgainstTrim, false),
+                "If a TRIM of 64 KiB takes 300 µs, `commit` is better, up to about 1.2 ms; at 10 ms others are worse \
+                 than `off`.",
+            ),
+            (
+                trim(Side::AgainstTrim, true),
+                "If a TRIM of 64 KiB takes 300 µs, `commit` is better, up to about 1.2 ms; at 10 ms, with others \
+                 waiting, others are worse than `off`.",
+            ),
+            (
+                trim(Side::ForTrim, true),
+                "If a TRIM of 64 KiB takes 300 µs, `commit` is better, down to about 1.2 ms; at 20 µs others are \
+                 worse than `off`.",
+            ),
+            (
+                turn(Factor::Collector, Side::ForTrim, None, false),
+                "At the likely values `commit` is better; where how it collects garbage favours trimming most, others \
+                 are worse than `off`.",
+            ),
+        ] {
+            let others_wait = on.others_wait && on.side == Side::AgainstTrim;
+            let found = turns(&sensitivity(vec![Turn { others_wait, ..on }]), "`off`", &|policy| {
+                format!("`{policy}`")
+            });
+            assert_eq!(found, said);
+        }
+    }
+
+    #[test]
+    fn what_is_to_be_measured_is_only_what_fit_measures() {
+        let of = |factor, trim_ns| {
+            measure(Some(&sensitivity(vec![turn(factor, Side::AgainstTrim, trim_ns, false)])), None)
+        };
+        assert!(of(Factor::TrimCost, Some(1)).starts_with("Measure it: `trimwise fit DIR --out my.toml`"));
+        assert!(of(Factor::Collector, None).starts_with("`fit` measures what a TRIM takes, not the rest"));
+    }
+
+    #[test]
+    fn advice_that_holds_says_with_what() {
+        let mut found = sensitivity(Vec::new());
+        let said = " The advice is the same with TRIMs of 20 µs to 10 ms and good and poor collectors.";
+        assert_eq!(within(&found).as_deref(), Some(said));
+        let text = explained(&found);
+        for part in [
+            "a TRIM of 64 KiB takes 20 µs to 10 ms, and 300 µs in the profile",
+            "in part assumed",
+            "4 more runs",
+        ] {
+            assert!(text.contains(part), "{text}");
+        }
+        // Nothing trimmed.
+        found.trim = None;
+        found.factors = vec![Factor::TrimCost];
+        assert_eq!(within(&found), None);
+    }
+}
