@@ -132,7 +132,7 @@ impl<'a> Hunt<'a> {
         let checked = compare.kind(request, &plan, &usual)?;
         let intervals = if space.left_out.is_empty() { 0 } else { checked.most.min(reps) };
         let more = compare.kind(request, &plan, &others)?.most + intervals;
-        let at_ends = plan.devices.iter().map(|(_, device)| ranges::runs_max(device)).sum::<usize>();
+        let at_ends = plan.devices.iter().map(|(_, device)| ranges::runs_max(request, device)).sum::<usize>();
         let later = Later {
             bound: bound_search(&space).left_max(),
             compared: (usual.len() + ADDED_MAX) * reps + at_ends,

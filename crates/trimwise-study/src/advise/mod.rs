@@ -248,7 +248,8 @@ fn advised(
     let conclusion = comparison.conclusion.clone();
     let mut advice = advice(conclusion.unwrap_or_else(|| Conclusion::freed_nothing(here)));
     (advice.partial, advice.ended_by) = (comparison.partial, comparison.ended_by.take());
-    advice.search.runs.compared = comparison.cells.len() as u32;
+    let at_ends: usize = comparison.at_ends.iter().map(|ends| ends.runs).sum();
+    advice.search.runs.compared = (comparison.cells.len() + at_ends) as u32;
     advice.add_costs(&comparison, &found.space);
     if !comparison.partial
         && let (Some(policy), Some(bound)) = (advice.spec(), found.changed)

@@ -19,12 +19,14 @@ use crate::caller::{self, Caller};
 use crate::conclusion;
 
 /// Returns how many runs the ranges of a drive need at most.
-pub fn runs_max(profile: &Profile) -> usize {
-    let ends = AtEnds { device: String::new(), ranges: profile.ranges(), trim: None, tried: Vec::new() };
-    match ends.factors().len() {
+pub fn runs_max(request: &CompareRequest, profile: &Profile) -> usize {
+    let ranges = profile.ranges();
+    let has = |factor: &&Factor| ranges.iter().any(|range| range.setting.factor() == **factor);
+    let reps = reps(request) as usize;
+    match Factor::ALL.iter().filter(has).count() {
         0 => 0,
-        1 => 2 * POLICIES_MAX * REPS_OF_A_TAIL as usize,
-        factors => 2 * POLICIES_MAX * REPS_OF_A_TAIL as usize * (1 + factors),
+        1 => 2 * POLICIES_MAX * reps,
+        factors => 2 * POLICIES_MAX * reps * (1 + factors),
     }
 }
 
@@ -70,14 +72,15 @@ fn of_device(
         .filter(|cell| cell.device == *name && policies.contains(&cell.policy))
         .collect();
     let trim = trim_times(profile, &ranges, &cells);
-    let mut ends = AtEnds { device: name.to_owned(), ranges, trim, tried: Vec::new() };
+    let mut ends = AtEnds { device: name.to_owned(), ranges, trim, tried: Vec::new(), runs: 0 };
     loop {
         let next = conclusion::next_at_ends(comparison, &ends);
         if next.is_empty() {
             return Ok(Some(ends));
         }
-        let tried = tried(request, plan, (profile, &ends.ranges), &cells, &next, (caller, stop))?;
+        let (tried, runs) = tried(request, plan, (profile, &ends.ranges), &cells, &next, (caller, stop))?;
         ends.tried.extend(tried);
+        ends.runs += runs;
     }
 }
 
@@ -115,6 +118,10 @@ pub(crate) fn trim_times(profile: &Profile, ranges: &[Range], cells: &[&Cell]) -
 /// Repetitions at an end where a tail is judged, which differs much from run to run.
 const REPS_OF_A_TAIL: u32 = 3;
 
+fn reps(request: &CompareRequest) -> u32 {
+    if matches!(request.judge, Some(Measure::Latency(..))) { REPS_OF_A_TAIL } else { 1 }
+}
+
 /// Runs each policy once on each of these sides, or a few times if a tail is judged.
 ///
 /// # Errors
@@ -127,8 +134,8 @@ fn tried(
     cells: &[&Cell],
     sides: &[(Vec<Factor>, Side)],
     (caller, stop): (&dyn Caller, &Arc<AtomicBool>),
-) -> Result<Vec<Tried>, Failure> {
-    let reps = if matches!(request.judge, Some(Measure::Latency(..))) { REPS_OF_A_TAIL } else { 1 };
+) -> Result<(Vec<Tried>, usize), Failure> {
+    let reps = reps(request);
     let of_likely: Vec<&Cell> = cells.iter().copied().filter(|cell| cell.rep < reps).collect();
     let at = |(factors, side): &(Vec<Factor>, Side)| at_side(profile, ranges, factors, *side);
     let profiles: Option<Vec<Profile>> = sides.iter().map(at).collect();
@@ -188,7 +195,7 @@ fn tried(
             shifts: first.filter_map(|cell| of_policy(&cell)).collect(),
         }
     };
-    Ok(sides.iter().enumerate().map(of_side).collect())
+    Ok((sides.iter().enumerate().map(of_side).collect(), runs.len()))
 }
 
 /// Compares a run with the one at the likely values. `None`: it would be the same.

@@ -259,7 +259,8 @@ pub(super) fn conclusion(one: &Diagnosis) -> Option<Conclusion> {
 fn at_ends(device: &Profile, likely: &[Cell], cells: &dyn Fn(Option<Side>) -> Vec<Cell>) -> Option<AtEnds> {
     let ranges = device.ranges();
     let trim = trim_times(device, &ranges, &likely.iter().collect::<Vec<_>>());
-    let mut ends = AtEnds { device: likely.first()?.device.clone(), ranges, trim, tried: Vec::new() };
+    let mut ends =
+        AtEnds { device: likely.first()?.device.clone(), ranges, trim, tried: Vec::new(), runs: 0 };
     let factors = ends.factors();
     ends.tried = Side::BOTH
         .into_iter()
@@ -274,6 +275,7 @@ fn at_ends(device: &Profile, likely: &[Cell], cells: &dyn Fn(Option<Side>) -> Ve
         })
         .filter(|tried| !tried.shifts.is_empty())
         .collect();
+    ends.runs = ends.tried.iter().map(|tried| tried.shifts.len()).sum();
     (!ends.tried.is_empty()).then_some(ends)
 }
 

@@ -417,6 +417,7 @@ pub(super) fn of_diagnosis(
     // One command, which does no harm, needs no run first.
     let surer = match class.decision {
         Decision::Untrimmed => String::new(),
+        _ if !within.is_empty() => String::new(),
         _ => format!(" To be surer: `trimwise compare --here {quoted}`."),
     };
     let mut lines = vec![

@@ -57,6 +57,8 @@ pub struct AtEnds {
     /// `None` if no policy trimmed.
     pub trim: Option<TrimTimes>,
     pub tried: Vec<Tried>,
+    /// Runs that this took.
+    pub runs: usize,
 }
 
 /// How long the mean TRIM of the runs takes the drive if it does nothing else, at the ends of its ranges.
@@ -201,10 +203,9 @@ pub fn sensitivity(cells: &[Cell], likely: &Judgement, ends: &AtEnds, judge: &Ju
         if alone.is_empty() { together() } else { alone }
     };
     let on: Vec<Turn> = Side::BOTH.into_iter().flat_map(on_side).collect();
-    let runs = ends.tried.iter().flat_map(|t| &t.shifts).filter(|shift| !shift.is_inferred).count();
     Some(Sensitivity {
         holds: on.is_empty(),
-        runs,
+        runs: ends.runs,
         likely: Act::of(likely),
         on,
         factors,
@@ -350,7 +351,7 @@ mod tests {
     fn ends(settings: &[Uncertain], tried: Vec<Tried>) -> AtEnds {
         let trim = Some(TrimTimes { bytes: 65_536, low_ns: 100, likely_ns: 1_000, high_ns: 11_000 });
         let ranges = settings.iter().map(|setting| range(*setting)).collect();
-        AtEnds { device: "a".to_owned(), ranges, trim, tried }
+        AtEnds { device: "a".to_owned(), ranges, trim, tried, runs: 2 }
     }
 
     fn judged(cells: &[Cell]) -> Judgement {

@@ -428,7 +428,7 @@ mod tests {
         assert_eq!(
             shown(&of("nvme-generic")),
             [
-                "trim.cost_per_command_ns 20000 20000 500000",
+                "trim.cost_per_command_ns 20000 20000 630000",
                 "trim.cost_per_unit_ns 1 1 19",
                 "trim.place background background before_ack",
             ]
@@ -436,7 +436,7 @@ mod tests {
         assert_eq!(
             shown(&of("nvme-500gb-dramless")),
             [
-                "trim.cost_per_command_ns 20000 160000 500000",
+                "trim.cost_per_command_ns 20000 160000 630000",
                 "trim.cost_per_unit_ns 1 4 1000",
                 "trim.place own_core own_core before_ack",
                 "mapping.trim_map dropped dropped written",
@@ -517,7 +517,7 @@ mod tests {
         );
         assert_eq!(
             (high.cost_per_command_ns, high.cost_per_unit_ns, high.place),
-            (500_000, 19, TrimPlace::BeforeAck)
+            (630_000, 19, TrimPlace::BeforeAck)
         );
         let impossible = Range { high: SettingValue::Whole(u64::MAX), ..ranges[0].clone() };
         assert_eq!(profile.at([(&impossible, End::High)]), None);

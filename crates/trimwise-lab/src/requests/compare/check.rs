@@ -103,7 +103,7 @@ pub fn run(request: &CompareRequest, plan: Plan, caller: &dyn Caller) -> Result<
     plan.workload.tell_notes(caller);
     let stop = caller.stop(OnInterrupt::StopAndShow)?;
     let grid = Grid { devices: &plan.devices, policies: &plan.policies, reps: request.reps };
-    let at_ends = plan.devices.iter().map(|(_, device)| ranges::runs_max(device)).sum::<usize>();
+    let at_ends = plan.devices.iter().map(|(_, device)| ranges::runs_max(request, device)).sum::<usize>();
     let runs = grid.pairs().count() * request.reps as usize + at_ends;
     let model = Kind::of(runs, grid.jobs(request.jobs, pool::memory_of_run));
     let whole = Whole::of(caller, &stop, "runs", &[model, check.kind(request, &plan)]);
