@@ -50,15 +50,20 @@ pub(super) fn turns(sensitivity: &Sensitivity, base: &str, name: &dyn Fn(&Policy
 
 /// Where the advice of a conclusion was tried too: a sentence that begins with a space. `None` if nothing else was.
 pub(super) fn within(sensitivity: &Sensitivity) -> Option<String> {
+    let parts = tried(sensitivity);
+    let (last, rest) = parts.split_last()?;
+    let list = if rest.is_empty() { last.clone() } else { format!("{} and {last}", rest.join(", ")) };
+    Some(format!(" The advice is the same with {list}."))
+}
+
+/// What was tried, as items of a list.
+pub(super) fn tried(sensitivity: &Sensitivity) -> Vec<String> {
     let part = |factor: &Factor| match factor {
         Factor::TrimCost => sensitivity.trim.map(|trim| format!("TRIMs of {}", range(trim))),
         Factor::Slc => Some("small and large SLC caches".to_owned()),
         Factor::Collector => Some("good and poor collectors".to_owned()),
     };
-    let parts: Vec<String> = sensitivity.factors.iter().filter_map(part).collect();
-    let (last, rest) = parts.split_last()?;
-    let list = if rest.is_empty() { last.clone() } else { format!("{} and {last}", rest.join(", ")) };
-    Some(format!(" The advice is the same with {list}."))
+    sensitivity.factors.iter().filter_map(part).collect()
 }
 
 /// The step that settles it.

@@ -412,8 +412,14 @@ pub(super) fn of_diagnosis(
     let begin = found.chars().next().map_or_else(String::new, |letter| letter.to_lowercase().collect());
     let found: String = begin.chars().chain(found.chars().skip(1)).collect();
     let full = Utilization::default();
-    let within =
-        class.sensitivity.as_ref().filter(|found| found.holds).and_then(depends::within).unwrap_or_default();
+    let held = class.sensitivity.as_ref().filter(|found| found.holds);
+    // The line must stay short.
+    let within: String = held
+        .map_or_else(Vec::new, depends::tried)
+        .iter()
+        .take(1)
+        .map(|part| format!(" Same advice with {part}."))
+        .collect();
     // One command, which does no harm, needs no run first.
     let surer = match class.decision {
         Decision::Untrimmed => String::new(),
