@@ -412,7 +412,8 @@ pub(super) fn of_diagnosis(
     let begin = found.chars().next().map_or_else(String::new, |letter| letter.to_lowercase().collect());
     let found: String = begin.chars().chain(found.chars().skip(1)).collect();
     let full = Utilization::default();
-    let held = class.sensitivity.as_ref().filter(|found| found.holds);
+    let is_harmless = class.decision == Decision::Untrimmed;
+    let held = class.sensitivity.as_ref().filter(|found| found.holds && !is_harmless);
     // The line must stay short.
     let within: String = held
         .map_or_else(Vec::new, depends::tried)
