@@ -29,7 +29,7 @@ fuzz_target!(|text: &str| {
         && u64::from(g.superblock_planes) * u64::from(g.pages_per_block) * u64::from(g.page_bytes / 4096)
             <= UNITS_MAX
         && u64::from(g.blocks_per_plane.unwrap_or(0)) <= 1024
-        && profile.config.over_provisioning_percent.unwrap_or(0) <= 1000
+        && profile.config.over_provisioning_percent.is_none_or(|percent| percent <= 1000.into())
         && u64::from(g.channels) * u64::from(g.dies_per_channel) <= 1024;
     if !small {
         return;
