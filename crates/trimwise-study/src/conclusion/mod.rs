@@ -154,7 +154,7 @@ fn within_ranges(
     let Some(found) = sensitivity.as_ref().filter(|sensitivity| !sensitivity.holds) else {
         return (likely, sensitivity);
     };
-    // Where what differs is only that other policies are worse, nothing is to be changed either way.
+    // If other policies are only worse at an end, the current one is right either way.
     let is_kept = found.on.iter().all(|turn| turn.beyond.decision == Decision::Keep);
     let decision = match is_kept && !likely.decision.is_change() {
         true => Decision::Keep,

@@ -309,7 +309,7 @@ mod tests {
     use crate::compare::verdict::tests::cell;
     use crate::profile::SettingValue;
 
-    /// Six repetitions of `off` in 100 s and of `commit` in so many.
+    /// Six repetitions of `off` in 100 s, and of `commit` in `commit_s`.
     fn runs(commit_s: f64) -> Vec<Cell> {
         let of = |policy: &'static str, seconds: f64| {
             (0..6).map(move |rep| {

@@ -66,7 +66,7 @@ pub struct GeometryConfig {
     /// Planes ganged into one superblock, which the FTL allocates and erases as a whole. Either whole dies (a multiple
     /// of `planes_per_die`), or an equal part of one die.
     pub superblock_planes: u32,
-    /// One of each so many stripes of a superblock holds the parity of the others (RAIN, RAISE, XOR). It takes room and
+    /// One stripe in this many of a superblock holds the parity of the others (RAIN, RAISE, XOR). It takes room and
     /// programs, and no data: physical space and over-provisioning count what is left. `None`: no parity.
     pub parity_one_in: Option<u32>,
 }

@@ -45,7 +45,7 @@ impl GeometryConfig {
         self.superblock_planes.min(self.planes_per_die) * (self.page_bytes / UNIT_BYTES as u32)
     }
 
-    /// Returns the units of data in so many pages of each block of a superblock.
+    /// Returns the units of data in `pages` pages of each block of a superblock.
     pub(super) fn units_in(&self, pages: u32) -> u64 {
         let stripes = u64::from(self.dies_per_superblock()) * u64::from(pages);
         let parity = self.parity_one_in.map_or(0, |n| stripes.div_ceil(n.into()));

@@ -18,14 +18,6 @@ impl TrimConfig {
             + SimDuration(self.cost_per_mapped_unit_ns) * mapped
     }
 
-    /// Returns the time from the arrival of a TRIM of one range of mapped units to the end of all work for it, on a drive
-    /// that does nothing else, but for a map in the flash ([`SsdConfig::trim_alone`]).
-    pub fn alone(&self, units: u64) -> SimDuration {
-        self.cost(&[UnitRange::new(Lpn(0), units)], units)
-            + SimDuration(self.latency_per_command_ns)
-            + SimDuration(self.journal_ns)
-    }
-
     /// Returns how many ranges these extents take. An extent longer than the maximum range takes several.
     pub(crate) fn ranges(&self, extents: &[UnitRange]) -> u32 {
         let range_max = u64::from(self.max_units_per_range.max(1));
@@ -53,7 +45,8 @@ impl TrimConfig {
 }
 
 impl SsdConfig {
-    /// Returns about how long a TRIM of one range of mapped units takes a drive that does nothing else.
+    /// Returns about how long a TRIM of one range of mapped units takes a drive that does nothing else, from its arrival to
+    /// the end of all work for it.
     pub fn trim_alone(&self, units: u64) -> SimDuration {
         let of_map = match &self.mapping {
             MappingConfig::Page { map_cache: Some(_), trim_map } => match trim_map {
@@ -66,7 +59,7 @@ impl SsdConfig {
         // The map is read while the controller works.
         let of_map = SimDuration(of_map) * units.div_ceil(MAP_PART_UNITS.into());
         let waits = SimDuration(self.trim.latency_per_command_ns + self.trim.journal_ns);
-        (self.trim.alone(units) - waits).max(of_map) + waits
+        self.trim.cost(&[UnitRange::new(Lpn(0), units)], units).max(of_map) + waits
     }
 }
 

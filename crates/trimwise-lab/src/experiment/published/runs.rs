@@ -170,7 +170,7 @@ fn costs() -> Vec<(String, f64)> {
     ]
     .map(|(name, profile, units)| {
         let profile = Profile::embedded(profile).expect("the drive is built in");
-        (name.to_owned(), profile.config.trim.alone(units).as_secs_f64())
+        (name.to_owned(), profile.config.trim_alone(units).as_secs_f64())
     })
     .to_vec()
 }
