@@ -273,7 +273,9 @@ function charts() {
 
 async function start() {
   if (typeof WebAssembly !== 'object') throw new Error('this browser has no WebAssembly, or it is turned off');
-  const bytes = Uint8Array.from(atob(TRIMWISE_WASM), c => c.charCodeAt(0));
+  if (typeof DecompressionStream !== 'function') throw new Error('this browser cannot unpack the model: it is older than 2023');
+  const packed = new Blob([Uint8Array.from(atob(TRIMWISE_WASM_GZ), c => c.charCodeAt(0))]);
+  const bytes = await new Response(packed.stream().pipeThrough(new DecompressionStream('gzip'))).arrayBuffer();
   wasm = (await WebAssembly.instantiate(bytes, {})).instance.exports;
   catalogue = JSON.parse(output(wasm.trimwise_catalogue()));
   settings = { ...catalogue.defaults };
