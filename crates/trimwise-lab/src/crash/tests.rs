@@ -1,15 +1,17 @@
 //! The checker finds nothing if nothing is wrong, and finds every faulty host.
 
 use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config as ProptestConfig, RngSeed};
 use trimwise::block::TargetFault;
 use trimwise::fs::Ext4;
 use trimwise::fs::sabotage::Sabotage;
-use trimwise::policy::{PolicySpec, Trimmer};
+use trimwise::policy::{Policy, PolicyId, PolicySpec, Trimmer};
 
-use super::{Broken, CUTS_PER_RUN, CrashError, CrashReport, CrashTest};
+use super::workload::Machine;
+use super::{Broken, CUTS_PER_RUN, CrashError, CrashReport, CrashTest, seed_of};
 
 /// Makes a run of `test` on a host with this fault.
 fn sabotaged_run(test: &CrashTest, run: u64, how: Sabotage) -> Result<CrashReport, CrashError> {
@@ -37,6 +39,46 @@ fn no_target_below_loses_anything() {
         assert_eq!(report.violations, 0, "{policy}:\n{}", details(&report));
         assert!(report.files_checked > 5 * report.cuts && report.trims > 50, "{policy}: {report:?}");
     }
+}
+
+/// Every policy of the file system, alone and over a target with every policy.
+fn pairs() -> Vec<Policy> {
+    let alone = PolicySpec::examples();
+    let below: Vec<_> = alone.iter().copied().filter(|spec| spec.is_usable()).collect();
+    let over = |&of_fs: &PolicySpec| {
+        let pair = move |target| {
+            Policy::below(PolicyId::Named(format!("{of_fs} over dm-trim:{target}").into()), of_fs, target)
+        };
+        std::iter::once(of_fs.into()).chain(below.clone().into_iter().map(pair)).collect::<Vec<_>>()
+    };
+    alone.iter().flat_map(over).collect()
+}
+
+/// Freed blocks are soon written again, and writers wait for them: 3,000 cuts for each pair of policies in full; one
+/// pair in eight has 100 in the quick tier.
+#[test]
+fn no_pair_of_policies_loses_anything_where_space_is_tight() {
+    let (runs, pairs_in_one) = if is_full() { (30, 1) } else { (1, 8) };
+    let pairs = pairs();
+    let tight: Vec<u64> = (0..).filter(|&run| Machine::of_seed(seed_of(1, run)).tight).take(30).collect();
+    let next = AtomicUsize::new(0);
+    let work = || {
+        loop {
+            let at = next.fetch_add(pairs_in_one, Ordering::Relaxed);
+            let Some(pair) = pairs.get(at) else { return };
+            let test = CrashTest { policy: pair.clone(), seed: 1, cuts: u64::MAX };
+            for &run in tight.iter().cycle().skip(at / pairs_in_one).take(runs) {
+                let report = test.one_run(run).unwrap_or_else(|error| panic!("{pair}, run {run}: {error}"));
+                assert_eq!(report.violations, 0, "{pair}:\n{}", details(&report));
+                assert_eq!(report.cuts, CUTS_PER_RUN, "{pair}");
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap_or_else(|e| std::panic::resume_unwind(e)));
+    });
 }
 
 /// Samples each kind of policy, and checks that it was really tested: TRIMs besides those of the workload's own FITRIM,

@@ -151,7 +151,10 @@ impl Host {
         while !target.is_stopped.get() {
             match target.policy.wake_at() {
                 None => target.timer.wait().await,
-                Some(at) if self.queue.sim().now() >= at => target.policy.wake(&self),
+                Some(at) if self.queue.sim().now() >= at => {
+                    self.queue.sim().consume_budget("wakes the policy at an instant that has passed").await;
+                    target.policy.wake(&self);
+                }
                 Some(at) => {
                     target.timer.wait_until(at).await;
                 }

@@ -135,7 +135,10 @@ impl Ext4 {
         while !inner.stopping.get() {
             match inner.policy.wake_at() {
                 None => inner.events.policy_timer.wait().await,
-                Some(at) if inner.sim.now() >= at => inner.policy.wake(&self),
+                Some(at) if inner.sim.now() >= at => {
+                    inner.sim.consume_budget("wakes the policy at an instant that has passed").await;
+                    inner.policy.wake(&self);
+                }
                 Some(at) => {
                     inner.events.policy_timer.wait_until(at).await;
                 }
@@ -197,6 +200,7 @@ impl Ext4 {
     pub(super) async fn flush_pending(&self) {
         let inner: &Inner = &self.0;
         let begin = inner.sim.now();
+        inner.sim.consume_budget("waits for TRIMs, but none is pending").await;
         let gone = |ledger: Ledger| ledger.issued + ledger.reused + ledger.dropped;
         // Discards that wait below the file system withhold nothing.
         let ledger = || inner.policy.ledger();

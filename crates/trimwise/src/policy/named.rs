@@ -51,7 +51,7 @@ impl Policy {
     }
 
     /// Combines a policy of the file system with one of a target below it.
-    pub(super) fn below(id: PolicyId, of_fs: PolicySpec, target: PolicySpec) -> Self {
+    pub fn below(id: PolicyId, of_fs: PolicySpec, target: PolicySpec) -> Self {
         Self { target: Some(target), ..Self::of(id, move || of_fs.governor()) }
     }
 
