@@ -12,7 +12,7 @@ use proptest::test_runner::{Config as ProptestConfig, RngSeed};
 use trimwise::engine::Budget;
 use trimwise::fs::host::{DiscardGeneration, HostConfig, LinuxVersion};
 use trimwise::policy::{
-    Availability, Decision, Governor, Policy, PolicyEvent, PolicyId, PolicySpec, Shape, View, terms,
+    Availability, Decision, Governor, Policy, PolicyEvent, PolicySpec, Shape, View, terms,
 };
 use trimwise::ssd::{ReadAfterTrim, TrimKind, TrimPlace};
 use trimwise::units::{Bytes, Lpn, SimDuration, UnitRange};
@@ -60,9 +60,7 @@ fn spec() -> impl Strategy<Value = PolicySpec> {
 fn policy() -> impl Strategy<Value = Policy> {
     let target = spec().prop_filter("a bound only", |spec| spec.is_usable());
     (spec(), prop::option::of(target)).prop_map(|(of_fs, target)| match target {
-        Some(target) => {
-            Policy::below(PolicyId::Named(format!("{of_fs} over dm-trim:{target}").into()), of_fs, target)
-        }
+        Some(target) => Policy::over(of_fs, target),
         None => of_fs.into(),
     })
 }
@@ -222,4 +220,15 @@ proptest! {
             prop_assert!(text.contains("came to a standstill") && (!is_endless || wild.may_dawdle()), "{text}");
         }
     }
+}
+
+#[test]
+fn a_policy_that_asks_for_an_instant_that_has_passed_ends_the_run_with_words_about_it() {
+    let deeds = vec![Deed::WakeIn(SimDuration::ZERO)];
+    let restless = Wild { availability: Availability::AfterCommit, script: vec![deeds], at: 0 };
+    let setting = Setting { events_max: EVENTS_MAX, ..Setting::of(Machine::of_seed(1)) };
+    let error = ending(&restless.policy(), &Place { seed: 1, setting }).unwrap_err().to_string();
+    let words =
+        "a task goes on without waiting for anything: it wakes the policy at an instant that has passed";
+    assert!(error.contains(words), "{error}");
 }

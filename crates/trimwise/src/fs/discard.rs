@@ -8,7 +8,9 @@
 use super::alloc::{GROUP_UNITS, group_of};
 use super::{COMMIT_INTERVAL, Ext4, Inner, State};
 use crate::engine::Standstill;
-use crate::policy::{Availability, HostTraits, Ledger, PolicyEvent, PolicyHost, TrimCommand, View};
+use crate::policy::{
+    Availability, HostTraits, Ledger, PolicyEvent, PolicyHost, TrimCommand, View, WAKES_IN_THE_PAST,
+};
 use crate::units::{Lpn, SimDuration, SimTime, UnitRange};
 
 /// Time limit for pending extents at the end, longer than any policy waits before it issues them (btrfs: 120 s,
@@ -136,7 +138,7 @@ impl Ext4 {
             match inner.policy.wake_at() {
                 None => inner.events.policy_timer.wait().await,
                 Some(at) if inner.sim.now() >= at => {
-                    inner.sim.consume_budget("wakes the policy at an instant that has passed").await;
+                    inner.sim.consume_budget(WAKES_IN_THE_PAST).await;
                     inner.policy.wake(&self);
                 }
                 Some(at) => {
