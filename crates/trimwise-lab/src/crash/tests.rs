@@ -50,7 +50,7 @@ fn pairs() -> Vec<Policy> {
     let below = || alone.iter().copied().filter(|spec| spec.is_usable());
     let over = |of_fs| below().map(move |target| Policy::over(of_fs, target));
     let others = alone.iter().copied().filter(|&of_fs| of_fs != PolicySpec::COMMIT);
-    let named = alone.iter().map(|&of_fs| of_fs.into()).chain(over(PolicySpec::COMMIT));
+    let named = alone.iter().copied().map(Policy::from).chain(over(PolicySpec::COMMIT));
     named.chain(others.flat_map(over)).collect()
 }
 

@@ -54,7 +54,7 @@ impl Policy {
     pub fn over(of_fs: PolicySpec, target: PolicySpec) -> Self {
         let below = Trimmer::Block(target);
         let id = if of_fs == PolicySpec::COMMIT {
-            below.into()
+            PolicyId::Known(below)
         } else {
             PolicyId::Named(format!("{of_fs} over {below}").into())
         };
