@@ -34,10 +34,14 @@ fn regression_the_unsampled_tests_go_on_after_a_failure_and_fail_at_the_end() {
     assert_eq!((code, sums.matches(", 0 failed").count()), (Some(0), 6), "{sums}");
 }
 
-/// Each fact of docs/model.md about a kernel is looked up in a source: a wrong constant, a function under another name and a
+/// Facts of docs/model.md about kernels are looked up in a source: a wrong constant, a function under another name and a
 /// text that should be missing are named, and what no source is there for is counted.
 #[test]
 fn facts_about_kernels_are_checked_against_a_source() {
+    if Command::new("python3").arg("--version").stdout(Stdio::null()).status().is_err() {
+        assert!(std::env::var_os("TRIMWISE_REQUIRE_ALL").is_none(), "python3 is missing");
+        return;
+    }
     let dir = tempfile::tempdir().unwrap();
     let write = |file: &str, content: &str| {
         let path = dir.path().join(file);
