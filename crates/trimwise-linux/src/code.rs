@@ -344,7 +344,7 @@ codes! {
     GranularityTooCoarse Note "space.granularity.too-coarse", DOCTOR, ["pieces_smaller_than_a_chunk_stay_with_discard_alone"];
         "The mount option discard sends what is freed piece by piece, and pieces smaller than the lender's chunk do not come back."
         "Trim at intervals as well: fstrim sends neighbouring free pieces as one."
-        "discard_granularity of a layer down to the lender is 64 KiB or more, discard is in effect, and nothing trims at intervals, or what does is ext4's fstrim before Linux 6.12."
+        "discard_granularity of a layer down to the lender is 64 KiB or more, discard is in effect, and nothing trims at intervals, or what does is ext4's fstrim before Linux 6.12, 6.1.113 and 5.10.227."
     PoolNearlyFull Problem "space.pool.nearly-full", DOCTOR, ["a_pool_that_runs_full_is_a_problem"];
         "The pool below the file system is 80 % full or fuller, in space or metadata, or takes no more writes; a note for the file system that holds an image."
         "Trim every file system that lies on it, remove snapshots, or extend it."

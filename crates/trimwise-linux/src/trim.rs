@@ -1,8 +1,8 @@
 //! Trims a mounted file system manually, as fstrim(8) does, but in slices.
 //!
-//! FITRIM asks a file system to discard its free space in a range. On ext4 only a fatal signal stops a call, and
-//! nothing stops a discard in flight. So the range is split into slices of whole groups. Between two slices no file of
-//! the mount is open, so it can be unmounted, and the trim can be stopped or can pause.
+//! FITRIM asks a file system to discard its free space in a range. On ext4 only a fatal signal stops a call (or a host
+//! that suspends), and nothing stops a discard in flight. So the range is split into slices of whole groups. Between
+//! two slices no file of the mount is open, so it can be unmounted, and the trim can be stopped or can pause.
 //!
 //! Slices must find the same extents as one call over everything. Two things get in the way:
 //!

@@ -24,8 +24,8 @@ use trimwise_linux::tracefs::{Instance, InstanceError};
 const BUFFERS_KIB: usize = 8 << 10;
 const BUFFER_KIB_MAX: usize = 256;
 const BUFFER_KIB_MIN: usize = 64;
-/// Kernels before 6.2 wake a reader for each record, not for a half full buffer, so polling resumes only after this
-/// pause.
+/// Kernels before 6.1, 6.0.10 and 5.10.156 wake a reader for each record, not for a half full buffer, so polling resumes
+/// only after this pause.
 const REST: Duration = Duration::from_millis(10);
 
 #[derive(Debug, Default)]

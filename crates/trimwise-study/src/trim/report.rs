@@ -304,8 +304,8 @@ pub fn notes(
         }
         if target.kind == Kind::Ext4 && span.end != layout.group_end(span.end.saturating_sub(1)) {
             note(
-                "The range ends inside a block group: since Linux 6.6 ext4 sends a free extent that crosses the end \
-                 whole, and so the estimate counts it."
+                "The range ends inside a block group: since Linux 6.8 ext4 sends a free extent that crosses the end \
+                 whole, as do stable kernels since early 2024, and so the estimate counts it."
                     .to_string(),
             );
         }
@@ -345,7 +345,7 @@ pub fn notes(
         );
     }
     if outcome.is_some_and(|outcome| outcome.counted.is_none()) {
-        note("This kernel does not count discards (Linux 4.18 and later do).".to_string());
+        note("This kernel does not count discards (Linux 4.19 and later do).".to_string());
     }
     notes
 }
