@@ -1291,7 +1291,7 @@ static void trim_issue(struct work_struct *work)
 	struct bio_list flushes = BIO_EMPTY_LIST;
 	struct trim_slot *slot;
 	struct blk_plug plug;
-	unsigned long delay;
+	unsigned long delay = 0;
 	struct bio *bio;
 
 	/* A device that takes many ranges in one command gets them so. */
@@ -1299,23 +1299,23 @@ static void trim_issue(struct work_struct *work)
 	spin_lock_irq(&trim->lock);
 	trim_go_on(trim);
 	trim_turn(trim, &flushes);
-	while (!(delay = trim_delay(trim)) && (slot = trim_take(trim))) {
+	while (bio_list_empty(&flushes) && !(delay = trim_delay(trim)) && (slot = trim_take(trim))) {
 		spin_unlock_irq(&trim->lock);
 		trim_submit(slot);
 		/* A device that discards at once would keep this going. */
 		cond_resched();
 		spin_lock_irq(&trim->lock);
+		trim_turn(trim, &flushes);
 	}
 	/* A write may have taken out what was waited for. */
 	if (trim->draining)
 		wake_up(&trim->wait);
 	trim_turn(trim, &flushes);
-	if (!trim->flying) {
+	if (!trim->flying)
 		trim_look_again(trim, &trim->room);
-		if (!bio_list_empty(&trim->flushing))
-			delay = 1;
-	}
-	if (delay && delay != MAX_SCHEDULE_TIMEOUT)
+	if (!bio_list_empty(&flushes))
+		mod_delayed_work(trim->wq, &trim->issue, 0);
+	else if (delay && delay != MAX_SCHEDULE_TIMEOUT)
 		queue_delayed_work(trim->wq, &trim->issue, delay);
 	spin_unlock_irq(&trim->lock);
 	blk_finish_plug(&plug);
