@@ -203,9 +203,9 @@ struct trim {
 	 * the next turn.
 	 */
 	struct bio_list room, flushing, flushes;
+	struct bio_list failed;		/* of these, to be ended with an error */
 	unsigned int age;		/* of what comes now */
 	unsigned int ages[2];		/* extents, and discards in flight, by age */
-	bool is_flush_failed;
 	bool is_failing;		/* since failed_at */
 	unsigned long failed_at;	/* jiffies, when zeros could not be written last */
 
@@ -800,18 +800,12 @@ static bool trim_flush(struct trim *trim, struct bio *bio)
 	return must_wait;
 }
 
-/* Ends the turn of the flushes if it has ended, and begins the next. */
+/* Lets the flushes go whose discards are on the device, and begins the next turn. */
 static void trim_turn(struct trim *trim, struct bio_list *done)
 {
 	while (!trim->ages[!trim->age]) {
-		struct bio *bio;
-
-		while ((bio = bio_list_pop(&trim->flushing))) {
-			if (trim->is_flush_failed)
-				bio->bi_status = BLK_STS_IOERR;
-			bio_list_add(done, bio);
-		}
-		trim->is_flush_failed = false;
+		bio_list_merge(done, &trim->flushing);
+		bio_list_init(&trim->flushing);
 		if (bio_list_empty(&trim->flushes))
 			break;
 		bio_list_merge(&trim->flushing, &trim->flushes);
@@ -1022,7 +1016,8 @@ static void trim_end_discard(struct bio *bio)
 /* Whether everything goes, whatever the policy says. */
 static bool trim_must_go(struct trim *trim)
 {
-	return trim->is_closing || !bio_list_empty(&trim->room) || !bio_list_empty(&trim->flushing);
+	return trim->is_closing || !bio_list_empty(&trim->room) ||
+	       !bio_list_empty(&trim->flushing) || !bio_list_empty(&trim->flushes);
 }
 
 /*
@@ -1112,14 +1107,18 @@ static void trim_submit(struct trim_slot *slot)
 		[TRIM_ZEROES] = REQ_OP_WRITE_ZEROES,
 		[TRIM_PAGES] = REQ_OP_WRITE,
 	};
+	blk_opf_t op = ops[slot->way];
 	struct bio *bio = &slot->bio;
 	unsigned int pages;
 
 	slot->size = slot->end - slot->start;
 	if (slot->way == TRIM_PAGES)
 		slot->size = min_t(unsigned int, slot->size, TRIM_ZERO_PAGES * PAGE_SECTORS);
+	/* Some devices leave a partial unit alone if they may unmap it. */
+	if (slot->way == TRIM_ZEROES && slot->is_zeroed)
+		op |= REQ_NOUNMAP;
 	pages = slot->way == TRIM_PAGES ? DIV_ROUND_UP(slot->size, PAGE_SECTORS) : 0;
-	bio_init(bio, slot->trim->dev->bdev, pages ? trim_zero_pages : NULL, pages, ops[slot->way]);
+	bio_init(bio, slot->trim->dev->bdev, pages ? trim_zero_pages : NULL, pages, op);
 	bio->bi_vcnt = pages;
 	bio->bi_iter.bi_sector = slot->start;
 	bio->bi_iter.bi_size = slot->size << SECTOR_SHIFT;
@@ -1127,10 +1126,16 @@ static void trim_submit(struct trim_slot *slot)
 	submit_bio(bio);
 }
 
+static void trim_fail(struct trim *trim, struct bio_list *list)
+{
+	bio_list_merge(&trim->failed, list);
+	bio_list_init(list);
+}
+
 /*
  * Puts what could not be made zeros back into the set, where reads of it still return
  * zeros and it is tried again. It is lost, and said to be, if the target is about to
- * be gone or there is no memory.
+ * be gone or there is no memory. What waits for it is told.
  */
 static void trim_give_back(struct trim *trim, struct trim_slot *slot)
 {
@@ -1147,7 +1152,9 @@ static void trim_give_back(struct trim *trim, struct trim_slot *slot)
 	if (is_lost)
 		DMERR_LIMIT("%s: sectors %llu to %llu could not be written with zeros: reads of what was discarded there may return old data",
 			    trim->dev->name, (u64)slot->start, (u64)slot->end);
-	trim->is_flush_failed = true;
+	trim_fail(trim, &trim->flushing);
+	trim_fail(trim, &trim->flushes);
+	trim_fail(trim, &trim->room);
 	trim->is_failing = true;
 	trim->failed_at = jiffies;
 	trim_land(trim, slot);
@@ -1228,6 +1235,12 @@ static unsigned long trim_delay(struct trim *trim)
 
 	/* At the end of each, also of the last: a request that comes long after did not meet it. */
 	trim_learn(trim);
+	if (trim->is_failing && !trim->is_closing) {
+		wait = trim->failed_at + TRIM_RETRY - jiffies;
+		if (wait - 1 < TRIM_RETRY)
+			return wait;
+		trim->is_failing = false;
+	}
 	e = trim_pick(trim);
 	if (e && trim_must_go(trim))
 		return 0;
@@ -1254,11 +1267,6 @@ static unsigned long trim_delay(struct trim *trim)
 		return 0;
 	if (trim->is_stopped || trim->is_paused)
 		return MAX_SCHEDULE_TIMEOUT;
-	if (trim->is_failing) {
-		if (time_before(jiffies, trim->failed_at + TRIM_RETRY))
-			return trim->failed_at + TRIM_RETRY - jiffies;
-		trim->is_failing = false;
-	}
 	if (trim_decide(trim)) {
 		trim_look_again(trim, &trim->held);
 		return trim_poll(trim);
@@ -1288,7 +1296,7 @@ static unsigned long trim_delay(struct trim *trim)
 static void trim_issue(struct work_struct *work)
 {
 	struct trim *trim = container_of(to_delayed_work(work), struct trim, issue);
-	struct bio_list flushes = BIO_EMPTY_LIST;
+	struct bio_list flushes = BIO_EMPTY_LIST, failed;
 	struct trim_slot *slot;
 	struct blk_plug plug;
 	unsigned long delay = 0;
@@ -1313,18 +1321,18 @@ static void trim_issue(struct work_struct *work)
 	trim_turn(trim, &flushes);
 	if (!trim->flying)
 		trim_look_again(trim, &trim->room);
+	failed = trim->failed;
+	bio_list_init(&trim->failed);
 	if (!bio_list_empty(&flushes))
 		mod_delayed_work(trim->wq, &trim->issue, 0);
 	else if (delay && delay != MAX_SCHEDULE_TIMEOUT)
 		queue_delayed_work(trim->wq, &trim->issue, delay);
 	spin_unlock_irq(&trim->lock);
 	blk_finish_plug(&plug);
-	while ((bio = bio_list_pop(&flushes))) {
-		if (bio->bi_status)
-			bio_endio(bio);
-		else
-			trim_submit_again(bio);
-	}
+	while ((bio = bio_list_pop(&flushes)))
+		trim_submit_again(bio);
+	while ((bio = bio_list_pop(&failed)))
+		bio_io_error(bio);
 }
 
 /* Whether nothing of the set is left that was in it at this time. */
@@ -1574,6 +1582,7 @@ static int trim_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 	bio_list_init(&trim->room);
 	bio_list_init(&trim->flushing);
 	bio_list_init(&trim->flushes);
+	bio_list_init(&trim->failed);
 	spin_lock_init(&trim->lock);
 	init_waitqueue_head(&trim->wait);
 	INIT_DELAYED_WORK(&trim->issue, trim_issue);
