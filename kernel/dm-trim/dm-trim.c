@@ -1307,7 +1307,8 @@ static void trim_issue(struct work_struct *work)
 	spin_lock_irq(&trim->lock);
 	trim_go_on(trim);
 	trim_turn(trim, &flushes);
-	while (bio_list_empty(&flushes) && !(delay = trim_delay(trim)) && (slot = trim_take(trim))) {
+	while (bio_list_empty(&flushes) && !(delay = trim_delay(trim)) &&
+	       (slot = trim_take(trim))) {
 		spin_unlock_irq(&trim->lock);
 		trim_submit(slot);
 		/* A device that discards at once would keep this going. */
@@ -1736,7 +1737,9 @@ static long trim_begin_stop(struct trim *trim)
 
 static bool trim_has_stopped(struct trim *trim)
 {
-	return trim->options.zeros ? !READ_ONCE(trim->busy) : trim_is_drained(trim, trim->stop_mark);
+	if (trim->options.zeros)
+		return !READ_ONCE(trim->busy);
+	return trim_is_drained(trim, trim->stop_mark);
 }
 
 /* Drops what is left, but not with zeros, where what still comes is issued at once. */
@@ -1839,10 +1842,10 @@ static int trim_redo(struct trim *trim)
 		DMERR("message redo: expected a table with high=, which has a map of what is in use");
 		return -EINVAL;
 	}
-	/* Either a write sees this and takes its range out, or the map has seen the write. */
 	spin_lock_irq(&trim->lock);
 	WRITE_ONCE(trim->busy, trim->busy + 1);
 	spin_unlock_irq(&trim->lock);
+	/* A write sees busy and takes its range out, or the map has seen the write: trim_map(). */
 	smp_mb();
 	while (!r && (unit = find_next_bit(trim->unused, trim->units, unit)) < trim->units) {
 		sector_t at = trim->start + ((sector_t)unit << trim->unit_shift), before = at, end;
