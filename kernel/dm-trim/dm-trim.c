@@ -1149,9 +1149,12 @@ static void trim_give_back(struct trim *trim, struct trim_slot *slot)
 		spin_unlock_irq(&trim->lock);
 		spin_lock_irq(&trim->lock);
 	}
-	if (is_lost)
+	if (is_lost) {
+		spin_unlock_irq(&trim->lock);
 		DMERR_LIMIT("%s: sectors %llu to %llu could not be written with zeros: reads of what was discarded there may return old data",
 			    trim->dev->name, (u64)slot->start, (u64)slot->end);
+		spin_lock_irq(&trim->lock);
+	}
 	trim_fail(trim, &trim->flushing);
 	trim_fail(trim, &trim->flushes);
 	trim_fail(trim, &trim->room);
@@ -1160,7 +1163,7 @@ static void trim_give_back(struct trim *trim, struct trim_slot *slot)
 	trim_land(trim, slot);
 }
 
-/* Goes on with slots of which one bio has ended, but not all. */
+/* Goes on with slots whose range is not all zeros yet when a bio has ended. */
 static void trim_go_on(struct trim *trim)
 {
 	struct trim_slot *slot;
