@@ -91,6 +91,9 @@ daemon are held to the same measure: they must reach what fstrim reaches, and cl
 Not here: bcachefs and composefs, whose tools Debian 12 and 13 do not have (the overlay that composefs consists of is
 here), and ZFS, which is not in these kernels.
 
+Which of these are safe over [dm-trim](../kernel/dm-trim/README.md#zeros), with which of its options, is said there: Linux
+RAID 4, 5 and 6 and LVM's need `zeros=on`, or a drive that reads as zeros and `zeros=device`; with neither they lose data.
+
 | stack | reaches | stops at | doctor | verify | remedy | lent |
 |---|---|---|---|---|---|---|
 ";
