@@ -774,7 +774,7 @@ proptest! {
                 prop_assert_eq!(in_ranges - (sent_twice - before), slice.bytes.0);
                 sent += slice.bytes.0;
                 prop_assert!(sent_twice * 5 <= sent, "{} of {}", sent_twice, sent);
-                space.done(&covered);
+                space.done(&covered, true);
             } else if groups {
                 let all = space.next_slice(cut, Bytes(bytes_max), extents_max, true);
                 prop_assert_eq!(all.is_some(), expected > 0);
@@ -807,7 +807,7 @@ proptest! {
                 prop_assert_eq!(waited, slice.bytes.0);
                 prop_assert!(any || 2 * waited >= sent, "{:?}", slice);
                 prop_assert!(slice.extents == 1 || sent <= bytes_max);
-                space.done(&covered);
+                space.done(&covered, true);
             }
             let left = untrimmed(&trimmed, &map);
             prop_assert_eq!(space.waiting(), Bytes(left));
