@@ -36,6 +36,10 @@ pub struct Stack {
     pub beneath: Option<String>,
     #[serde(default)]
     pub script: Option<String>,
+    #[serde(default)]
+    pub fault: Option<String>,
+    #[serde(default)]
+    pub healed: Option<Reach>,
     pub reach: Expected<Reach>,
     #[serde(default)]
     pub stops: Option<String>,
@@ -199,6 +203,9 @@ pub struct Claim {
     pub verdict: String,
     /// Bytes that it says were trimmed.
     pub bytes: u64,
+    /// Bytes that the daemon says were sent, unverified, and those that still wait.
+    pub unverified: u64,
+    pub waiting: u64,
 }
 
 impl Claim {
@@ -211,6 +218,8 @@ impl Claim {
             code: String::from_utf8_lossy(&text("rc")).trim().to_owned(),
             verdict: verdict.unwrap_or_default().to_owned(),
             bytes: bytes.unwrap_or(0),
+            unverified: json["unverified_bytes"].as_u64().unwrap_or(0),
+            waiting: json["waiting_bytes"].as_u64().unwrap_or(0),
         }
     }
 }
@@ -231,6 +240,9 @@ pub struct Measured {
     pub trim: Claim,
     pub verify: Claim,
     pub daemon: Claim,
+    /// What the daemon claims, and reached, once discards work again.
+    pub healed: Claim,
+    pub healed_reach: Option<Reach>,
     pub doctor: Doctor,
     /// All that they said.
     pub said: String,
@@ -283,6 +295,8 @@ impl Measured {
             trim: Claim::read(folder, "trim"),
             verify: Claim::read(folder, "verify"),
             daemon: Claim::read(folder, "daemon"),
+            healed: Claim::read(folder, "healed"),
+            healed_reach: sizes.reach("healed-trimmed"),
             doctor: Doctor::read(&folder.join("doctor.json")),
             said: ["doctor.txt", "trim.txt", "verify.txt", "daemon.txt"].map(text).join("\n"),
             blamed: text("blamed").lines().map(str::to_owned).collect(),
@@ -315,6 +329,7 @@ impl Measured {
                 ));
             }
             found.extend(self.claim_differences(stack, expected));
+            found.extend(self.fault_differences(stack));
             found.extend(self.verdict_differences(stack, expected));
         }
         // Lines are folded.
@@ -388,6 +403,24 @@ impl Measured {
         let is_false = is_false.into_iter().filter(|(is_false, _)| *is_false);
         found.extend(is_false.map(|(_, claim)| format!("not all disks were reached, but: {claim:?}")));
         found
+    }
+
+    /// While discards fail, nobody may count them as done; and once they work again, what failed must be sent, or stay
+    /// unverified where the file system does not send it again.
+    fn fault_differences(&self, stack: &Stack) -> Vec<String> {
+        let Some(expected) = stack.healed else { return Vec::new() };
+        let Self { trim, daemon, healed, .. } = self;
+        let is_mended = match expected {
+            Reach::All => healed.code == "0" && healed.bytes >= NOISE_BYTES,
+            Reach::Some | Reach::None => healed.bytes < NOISE_BYTES && healed.unverified > 0,
+        };
+        let wrong = [
+            (trim.code != "1" || trim.verdict != "failed" || trim.bytes >= NOISE_BYTES, trim),
+            (daemon.code != "1" || daemon.bytes >= NOISE_BYTES || daemon.waiting < NOISE_BYTES, daemon),
+            (!is_mended || self.healed_reach != Some(expected), healed),
+        ];
+        let wrong = wrong.into_iter().filter(|(is_wrong, _)| *is_wrong);
+        wrong.map(|(_, claim)| format!("discards failed, but: {claim:?} ({:?})", self.healed_reach)).collect()
     }
 
     fn told(&self) -> String {

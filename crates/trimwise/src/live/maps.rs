@@ -336,9 +336,9 @@ impl Knowledge for Maps {
 
     fn known(&self, now: SimTime) -> Option<Known> {
         let Unseen { unexplained, missed, forget_at, .. } = self.unseen;
-        let trimmed = self.space.trimmed_spans();
-        (!trimmed.is_empty()).then(|| Known {
-            trimmed,
+        (self.space.trimmed().0 > 0).then(|| Known {
+            trimmed: self.space.trimmed_spans(),
+            is_unverified: self.space.unverified().0 > 0,
             forget_in: forget_at.since(now),
             // Frees that no map has explained yet may have gone unseen too.
             unseen: Bytes(missed.saturating_add(unexplained).saturating_add(self.looks.freed)),
@@ -346,7 +346,7 @@ impl Knowledge for Maps {
     }
 
     fn remember(&mut self, known: Known, now: SimTime) {
-        self.space.remember(known.trimmed);
+        self.space.remember(known.trimmed, known.is_unverified);
         self.unseen.forget_at = now + known.forget_in.min(FORGET_EVERY);
         self.unseen.missed = known.unseen.0;
     }

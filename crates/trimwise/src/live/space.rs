@@ -291,15 +291,16 @@ impl FreeSpace {
         Bytes(bytes(&self.unverified))
     }
 
-    /// The longest spans that the device is known to have taken, no more than are kept.
+    /// The longest trimmed spans, no more than are kept.
     pub fn trimmed_spans(&self) -> Vec<Span> {
-        let mut spans = subtract(&self.trimmed, &self.unverified);
+        let mut spans = self.trimmed.clone();
         keep_longest(&mut spans, self.spans_max);
         spans
     }
 
-    /// Takes over knowledge of trimmed spans, before the first map.
-    pub fn remember(&mut self, trimmed: Vec<Span>) {
+    /// Takes over knowledge of trimmed spans, before the first map. If any of them is unverified, all are.
+    pub fn remember(&mut self, trimmed: Vec<Span>, is_unverified: bool) {
+        self.unverified = if is_unverified { trimmed.clone() } else { Vec::new() };
         self.trimmed = trimmed;
         self.keep();
     }
