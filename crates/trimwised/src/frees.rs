@@ -18,7 +18,6 @@ use std::time::{Duration, Instant};
 use trimwise_linux::layout::Kind;
 use trimwise_linux::tracefs::format::{EventFormat, Traced, Tracepoint, filter};
 use trimwise_linux::tracefs::{Instance, InstanceError};
-use trimwise_linux::trim::REFUSED;
 
 /// Kernel memory for records, for all processors together, and the limits for one processor. A record of ext4 has 52
 /// bytes, so 256 KiB hold 5,000 frees, which is what removing a badly fragmented file produces in 30 ms.
@@ -172,8 +171,8 @@ impl Watcher {
                         |(point, event): (&Tracepoint, &EventFormat)| Some((*point, event.read(record)?));
                     match self.events.iter().find_map(read) {
                         Some((point, failed)) if point.is_failure() => {
-                            let those =
-                                if failed.error == REFUSED { &mut heard.refused } else { &mut heard.failed };
+                            let is_refusal = point.is_refusal(&failed);
+                            let those = if is_refusal { &mut heard.refused } else { &mut heard.failed };
                             those.insert(failed.device);
                         }
                         Some((_, freed)) => heard.freed.entry(freed.device).or_default().push(freed),

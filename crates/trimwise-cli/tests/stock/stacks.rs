@@ -328,8 +328,10 @@ impl Measured {
                     word(self.reach)
                 ));
             }
-            found.extend(self.claim_differences(stack, expected));
-            found.extend(self.fault_differences(stack));
+            if stack.fault.is_none() {
+                found.extend(self.claim_differences(stack, expected));
+            }
+            found.extend(self.fault_differences(stack, expected));
             found.extend(self.verdict_differences(stack, expected));
         }
         // Lines are folded.
@@ -407,17 +409,20 @@ impl Measured {
 
     /// While discards fail, nobody may count them as done; and once they work again, what failed must be sent, or stay
     /// unverified where the file system does not send it again.
-    fn fault_differences(&self, stack: &Stack) -> Vec<String> {
-        let Some(expected) = stack.healed else { return Vec::new() };
+    fn fault_differences(&self, stack: &Stack, expected: Reach) -> Vec<String> {
+        let Some(mended) = stack.healed else { return Vec::new() };
         let Self { trim, daemon, healed, .. } = self;
-        let is_mended = match expected {
+        let is_false = |claim: &Claim| expected == Reach::None && claim.bytes >= NOISE_BYTES;
+        let is_mended = match mended {
             Reach::All => healed.code == "0" && healed.bytes >= NOISE_BYTES,
             Reach::Some | Reach::None => healed.bytes < NOISE_BYTES && healed.unverified > 0,
         };
+        // What the daemon gave back before it met the fault does not come back once more.
+        let is_reached = self.healed_reach == Some(mended) || self.daemon_reach == Some(Reach::All);
         let wrong = [
-            (trim.code != "1" || trim.verdict != "failed" || trim.bytes >= NOISE_BYTES, trim),
-            (daemon.code != "1" || daemon.bytes >= NOISE_BYTES || daemon.waiting < NOISE_BYTES, daemon),
-            (!is_mended || self.healed_reach != Some(expected), healed),
+            (trim.code != "1" || trim.verdict != "failed" || is_false(trim), trim),
+            (daemon.code != "1" || daemon.waiting < NOISE_BYTES || is_false(daemon), daemon),
+            (!is_mended || !is_reached, healed),
         ];
         let wrong = wrong.into_iter().filter(|(is_wrong, _)| *is_wrong);
         wrong.map(|(_, claim)| format!("discards failed, but: {claim:?} ({:?})", self.healed_reach)).collect()

@@ -241,6 +241,13 @@ impl Tracepoint {
         matches!(self, Self::Error | Self::BioComplete)
     }
 
+    /// Returns true if a layer above the disks refused a discard as unsupported (EOPNOTSUPP), as a target of device-mapper
+    /// does that has no discards where another has.
+    pub fn is_refusal(self, traced: &Traced) -> bool {
+        const REFUSED: i32 = -95;
+        self == Self::BioComplete && traced.error == REFUSED
+    }
+
     pub fn parse(self, text: &str) -> Option<EventFormat> {
         let id = text.lines().find_map(|line| line.strip_prefix("ID:"))?.trim().parse().ok()?;
         let range = match self {

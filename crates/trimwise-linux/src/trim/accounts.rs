@@ -115,9 +115,6 @@ fn have_queues<'a>(root: &HostRoot, devices: impl IntoIterator<Item = &'a BlockD
     !disks.is_empty() && disks.iter().all(has_queue)
 }
 
-/// The error of a discard that a layer refused as unsupported (EOPNOTSUPP).
-pub const REFUSED: i32 = -95;
-
 /// Counts failed discards on some devices, through a separate trace instance.
 pub(super) struct Failures {
     devices: BTreeSet<(u32, u32)>,
@@ -165,11 +162,12 @@ impl Failures {
         for pipe in &mut self.pipes {
             while let Ok(n @ 1..) = pipe.read(&mut buffer) {
                 lost += page.records(&buffer[..n], |_, record| {
-                    let read = self.formats.iter().find_map(|(_, format)| format.read(record));
-                    let is_failed = |read: &Traced| {
-                        self.devices.contains(&read.device) && !(self.stops && read.error == REFUSED)
+                    let mut read =
+                        self.formats.iter().filter_map(|(point, format)| Some((point, format.read(record)?)));
+                    let is_failed = |(point, read): (&Tracepoint, Traced)| {
+                        self.devices.contains(&read.device) && !(self.stops && point.is_refusal(&read))
                     };
-                    failed += u64::from(read.as_ref().is_some_and(is_failed));
+                    failed += u64::from(read.next().is_some_and(is_failed));
                 });
             }
         }
@@ -338,6 +336,7 @@ mod tests {
         }
     }
 
+    const REFUSED: i32 = -95;
     /// The ids of `block_rq_error` and `block_bio_complete` in the fake tracing folder.
     const ERROR: u16 = 2100;
     const BIO: u16 = 2090;
