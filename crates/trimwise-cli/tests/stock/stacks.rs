@@ -203,9 +203,9 @@ pub struct Claim {
     pub verdict: String,
     /// Bytes that it says were trimmed.
     pub bytes: u64,
-    /// Bytes that the daemon says were sent, unverified, and those that still wait.
+    /// Bytes that the daemon says were sent, unverified, and those that still wait; `None` if it does not know.
     pub unverified: u64,
-    pub waiting: u64,
+    pub waiting: Option<u64>,
 }
 
 impl Claim {
@@ -219,7 +219,7 @@ impl Claim {
             verdict: verdict.unwrap_or_default().to_owned(),
             bytes: bytes.unwrap_or(0),
             unverified: json["unverified_bytes"].as_u64().unwrap_or(0),
-            waiting: json["waiting_bytes"].as_u64().unwrap_or(0),
+            waiting: json["waiting_bytes"].as_u64(),
         }
     }
 }
@@ -414,14 +414,19 @@ impl Measured {
         let Self { trim, daemon, healed, .. } = self;
         let is_false = |claim: &Claim| expected == Reach::None && claim.bytes >= NOISE_BYTES;
         let is_mended = match mended {
-            Reach::All => healed.code == "0" && healed.bytes >= NOISE_BYTES,
+            Reach::All => healed.code == "0" && healed.bytes + healed.unverified >= NOISE_BYTES,
             Reach::Some | Reach::None => healed.bytes < NOISE_BYTES && healed.unverified > 0,
         };
         // What the daemon gave back before it met the fault does not come back once more.
         let is_reached = self.healed_reach == Some(mended) || self.daemon_reach == Some(Reach::All);
         let wrong = [
-            (trim.code != "1" || trim.verdict != "failed" || is_false(trim), trim),
-            (daemon.code != "1" || daemon.waiting < NOISE_BYTES || is_false(daemon), daemon),
+            (trim.code != "1" || !["", "failed"].contains(&&*trim.verdict) || is_false(trim), trim),
+            (
+                daemon.code != "1"
+                    || daemon.waiting.is_some_and(|bytes| bytes < NOISE_BYTES)
+                    || is_false(daemon),
+                daemon,
+            ),
             (!is_mended || !is_reached, healed),
         ];
         let wrong = wrong.into_iter().filter(|(is_wrong, _)| *is_wrong);
