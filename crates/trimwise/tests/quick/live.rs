@@ -523,7 +523,6 @@ fn regression_what_the_device_did_not_count_is_not_booked() {
     assert_eq!((host.untrimmed(), host.sent_twice, trimmed), (0, 0, PIECES as u64 * PIECE));
 }
 
-/// What came into use again between the map and the slice was not sent, and nothing is sent once more for it.
 /// Of 1,000 pieces sent, the device is known to have taken none, or a quarter. Which ones is unknown, so all of them stay
 /// untrimmed; they are not sent again by themselves, but with the next request.
 #[test]
@@ -562,6 +561,7 @@ fn what_is_not_known_to_be_taken_stays_untrimmed() {
     }
 }
 
+/// What came into use again between the map and the slice was not sent, and nothing is sent once more for it.
 #[test]
 fn what_is_used_again_before_its_slice_makes_nobody_doubt_the_rest() {
     let mut host = host("judicious", XFS);

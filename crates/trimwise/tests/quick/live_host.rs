@@ -244,7 +244,7 @@ impl FakeHost {
                     Some(failed) => Err(failed),
                     None => {
                         let sent = self.fitrim(&slice);
-                        let taken = Bytes(sent / 1000 * self.proven_permille.unwrap_or(1000));
+                        let taken = Bytes(sent * self.proven_permille.unwrap_or(1000) / 1000);
                         let is_proven = self.proven_permille.is_none();
                         Ok(Trimmed { counted: Some(Bytes(sent)), taken, is_proven })
                     }
