@@ -38,8 +38,6 @@ pub struct Stack {
     pub script: Option<String>,
     #[serde(default)]
     pub fault: Option<String>,
-    #[serde(default)]
-    pub healed: Option<Reach>,
     pub reach: Expected<Reach>,
     #[serde(default)]
     pub stops: Option<String>,
@@ -298,7 +296,7 @@ impl Measured {
             healed: Claim::read(folder, "healed"),
             healed_reach: sizes.reach("healed-trimmed"),
             doctor: Doctor::read(&folder.join("doctor.json")),
-            said: ["doctor.txt", "trim.txt", "verify.txt", "daemon.txt"].map(text).join("\n"),
+            said: ["doctor.txt", "trim.txt", "verify.txt", "daemon.txt", "healed.txt"].map(text).join("\n"),
             blamed: text("blamed").lines().map(str::to_owned).collect(),
             remedy: is_remedied.then(|| Remedy {
                 code: text("remedy.rc"),
@@ -328,10 +326,10 @@ impl Measured {
                     word(self.reach)
                 ));
             }
-            if stack.fault.is_none() {
-                found.extend(self.claim_differences(stack, expected));
-            }
-            found.extend(self.fault_differences(stack, expected));
+            found.extend(match stack.fault {
+                None => self.claim_differences(stack, expected),
+                Some(_) => self.fault_differences(expected),
+            });
             found.extend(self.verdict_differences(stack, expected));
         }
         // Lines are folded.
@@ -407,18 +405,13 @@ impl Measured {
         found
     }
 
-    /// While discards fail, nobody may count them as done; and once they work again, what failed must be sent, or stay
-    /// unverified where the file system does not send it again.
-    fn fault_differences(&self, stack: &Stack, expected: Reach) -> Vec<String> {
-        let Some(mended) = stack.healed else { return Vec::new() };
+    /// While discards fail, nobody may count them as done; and once they work again, what failed must be sent.
+    fn fault_differences(&self, expected: Reach) -> Vec<String> {
         let Self { trim, daemon, healed, .. } = self;
         let is_false = |claim: &Claim| expected == Reach::None && claim.bytes >= NOISE_BYTES;
-        let is_mended = match mended {
-            Reach::All => healed.code == "0" && healed.bytes + healed.unverified >= NOISE_BYTES,
-            Reach::Some | Reach::None => healed.bytes < NOISE_BYTES && healed.unverified > 0,
-        };
+        let is_mended = healed.code == "0" && healed.bytes + healed.unverified >= NOISE_BYTES;
         // What the daemon gave back before it met the fault does not come back once more.
-        let is_reached = self.healed_reach == Some(mended) || self.daemon_reach == Some(Reach::All);
+        let is_reached = [self.healed_reach, self.daemon_reach].contains(&Some(Reach::All));
         let wrong = [
             (trim.code != "1" || !["", "failed"].contains(&&*trim.verdict) || is_false(trim), trim),
             (
