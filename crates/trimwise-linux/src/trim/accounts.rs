@@ -9,7 +9,7 @@
 //! hides EOPNOTSUPP (`blkdev_issue_discard`), and then lowers the device's limit to zero.
 //!
 //! After a failure, a file system believes that what failed was trimmed: ext4 marks the block group
-//! (`ext4_trim_all_free`), f2fs forgets the extent (`__submit_discard_cmd`). So what it leaves out later proves nothing.
+//! (`ext4_trim_all_free`), f2fs forgets the extent (`__remove_discard_cmd`). So what it leaves out later proves nothing.
 
 use std::collections::BTreeSet;
 use std::fs::File;
