@@ -520,7 +520,7 @@ codes! {
     TrimUnverified Unchecked "trim.sent.unverified", TRIM, ["each_verdict_of_a_trim_has_its_code", "a_trim_by_the_daemon_has_the_code_of_how_it_ended"];
         "TRIM was sent, but a failure would not have shown."
         "`trimwise verify dir:MOUNT` reads the disk."
-        "Neither the file system nor a tracepoint reports failed discards here, or they do not reach every drive."
+        "Neither the file system nor a tracepoint reports failed discards here, less was sent than its map shows, or they do not reach every drive."
     TrimOnVirtualDisk Note "trim.sent.on-virtual-disk", TRIM, ["each_verdict_of_a_trim_has_its_code", "a_trim_by_the_daemon_has_the_code_of_how_it_ended"];
         "A virtual disk accepted the TRIM; its host may ignore it."
         "Let the host pass discards on, as QEMU does with discard=unmap."

@@ -26,6 +26,16 @@ pub enum Estimate {
     Bound(Bytes),
 }
 
+impl Estimate {
+    /// Returns the bytes of all extents that would be sent; `None` if there is only a bound.
+    pub fn exact(&self) -> Option<Bytes> {
+        match self {
+            Self::Extents(extents) => Some(extents.bytes),
+            Self::Bound(_) => None,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extents {
     pub count: u64,

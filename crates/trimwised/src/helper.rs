@@ -45,6 +45,8 @@ pub enum Task {
         expected: u64,
         /// True if discards of the last slice may be in flight. The helper then waits for them before it sends any.
         wait: bool,
+        /// True if discards of this file system failed before.
+        failed_before: bool,
     },
     Toggle {
         /// The option to set: `discard`, `nodiscard`, `discard=async`.
@@ -185,23 +187,24 @@ fn perform(request: &Request, out: &mut impl Write) -> Result<Answer, TrimError>
             Ok(answer_with(out, &target.free_spans(Bytes(*min_extent), *from, *most)?))
         }
         Task::Walk => Ok(answer_with(out, &target.ranges(SPANS_MAX)?)),
-        Task::Trim { ranges, min_extent, lanes, expected, wait } => {
+        Task::Trim { ranges, min_extent, lanes, expected, wait, failed_before } => {
             if *wait && let Some(hang) = hanging(target.settle(Some(Bytes(u64::MAX)))?) {
                 return Ok(hang);
             }
             let begun = Instant::now();
             let before = target.before()?;
             let least = target.least_extent(Bytes(*min_extent))?;
-            let answered = trim(&target, ranges, least, *lanes)?;
+            let answered = trim(&target, ranges, least, *lanes, *failed_before)?;
             let of_fitrim = begun.elapsed();
-            let enough =
-                before.counted().filter(|_| *expected > 0).map(|counted| Bytes(counted.0 + expected));
+            let sent = Some(Bytes(*expected)).filter(|sent| sent.0 > 0);
+            let enough = before.counted().zip(sent).map(|(counted, sent)| Bytes(counted.0 + sent.0));
             let settled = target.settle(enough)?;
             if let Some(hang) = hanging(settled) {
                 return Ok(hang);
             }
             let took = of_fitrim + settled.took;
             let accounts = target.accounts(&before, Bytes(answered), None)?;
+            let accounts = Accounts { sent, failed_before: *failed_before, ..accounts };
             let took_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
             Ok(Answer::Trimmed { took_ns, accounts })
         }
@@ -221,7 +224,13 @@ fn perform(request: &Request, out: &mut impl Write) -> Result<Answer, TrimError>
 
 /// Trims ranges, several groups at once; returns the sum of FITRIM's return values. Calls in the same group would wait
 /// for each other: both ext4 and XFS lock it.
-fn trim(target: &Target, ranges: &[(u64, u64)], least: Bytes, lanes: u32) -> Result<u64, TrimError> {
+fn trim(
+    target: &Target,
+    ranges: &[(u64, u64)],
+    least: Bytes,
+    lanes: u32,
+    failed_before: bool,
+) -> Result<u64, TrimError> {
     let spans = ranges.iter().map(|&(start, end)| Span { start, end });
     let calls: Vec<Span> =
         spans.flat_map(|span| if lanes > 1 { target.slices(span, 1) } else { vec![span] }).collect();
@@ -229,6 +238,9 @@ fn trim(target: &Target, ranges: &[(u64, u64)], least: Bytes, lanes: u32) -> Res
     let in_turn = || -> Result<u64, TrimError> {
         let mut answered = 0u64;
         while let Some(&call) = calls.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if failed_before {
+                target.doubt_trimmed_groups();
+            }
             answered = answered.saturating_add(target.trim_slice(call, least)?.0);
         }
         Ok(answered)

@@ -193,7 +193,7 @@ mod tests {
             mount: mount.clone(),
             path: "/".into(),
             devices: Vec::new(),
-            disks: [].into(),
+            layers: [].into(),
             reports_failures: false,
             session: Some(7),
             loan: None,

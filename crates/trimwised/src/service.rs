@@ -21,7 +21,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
 use thiserror::Error;
 use trimwise::live::{LiveHost, Reason, spans_each};
-use trimwise::units::{Bytes, SimDuration, SimTime};
+use trimwise::units::{SimDuration, SimTime};
 
 use self::lending::Lending;
 use self::looking::Looking;
@@ -302,12 +302,12 @@ impl Service {
             .managed
             .values()
             .filter(|one| one.keeps_its_disks_busy())
-            .flat_map(|one| one.candidate.disks.clone())
+            .flat_map(|one| one.candidate.layers.clone())
             .collect();
         self.each(|one, means| {
             one.start_held(&busy, means);
             if one.keeps_its_disks_busy() {
-                busy.extend(one.candidate.disks.iter().cloned());
+                busy.extend(one.candidate.layers.iter().cloned());
             }
         });
     }
@@ -391,14 +391,10 @@ impl Service {
         }
         for one in self.managed.values() {
             let totals = one.live.as_ref().map(LiveHost::totals).unwrap_or_default();
-            let (trimmed, bytes) = (totals.trimmed_bytes, Bytes(totals.trimmed_bytes));
-            let unverified = match totals.unverified_bytes {
-                0 => String::new(),
-                sent => format!(", {} more sent but unverified", Bytes(sent)),
-            };
-            let point = one.candidate.mount.mount_point.display();
             let done = if self.options.dry_run { "would be trimmed" } else { "trimmed" };
-            drop(writeln!(io::stdout(), "{point}: {bytes} ({trimmed} bytes) {done}{unverified}"));
+            let sent = totals.sent().words(&format!("({} bytes) {done}", totals.trimmed_bytes));
+            let point = one.candidate.mount.mount_point.display();
+            drop(writeln!(io::stdout(), "{point}: {sent}"));
         }
         Some(if failed.is_empty() { Ok(()) } else { Err(ServiceError::NotTrimmed(failed.join("; "))) })
     }
