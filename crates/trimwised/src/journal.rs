@@ -16,6 +16,7 @@ use trimwise_linux::block_device::devices_of;
 use trimwise_linux::files::with_ending;
 use trimwise_linux::layout::Kind;
 use trimwise_linux::mount::Mount;
+use trimwise_linux::remount;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
@@ -23,6 +24,9 @@ pub struct Change {
     pub device: String,
     pub mount_point: PathBuf,
     pub was: String,
+    /// The file system's other options at that time; `None` if a version without them wrote this.
+    #[serde(default)]
+    pub others: Option<Vec<String>>,
     /// Identifies the mounting; `None` if the kernel does not report it.
     #[serde(default)]
     pub session: Option<u64>,
@@ -104,6 +108,7 @@ impl Journal {
                 device: one.mount.device.clone(),
                 mount_point: one.mount.mount_point.clone(),
                 was: one.mount.discard().to_owned(),
+                others: Some(remount::others(&one.mount)),
                 session: one.session,
             };
             self.changes.push(change.clone());
@@ -256,6 +261,7 @@ mod tests {
             device: "/dev/none1".to_owned(),
             mount_point: "/".into(),
             was: "discard".to_owned(),
+            others: None,
             session,
         };
         assert_eq!(session_of(mount), None, "there is no such device");

@@ -368,7 +368,8 @@ impl Managed {
             return self.feed(means, |live, now, orders| live.toggled(now, Err(failed), orders));
         }
         let option = if on { remount::on(self.kind()) } else { "nodiscard" };
-        self.begin(Doing::Toggling { on }, Task::Toggle { option: option.to_owned() }, means);
+        let task = Task::Toggle { option: option.to_owned(), before: None };
+        self.begin(Doing::Toggling { on }, task, means);
     }
 
     fn begin(&mut self, doing: Doing, task: Task, means: &mut Means<'_>) {
@@ -452,7 +453,13 @@ impl Managed {
                     let option = if on { remount::on(self.kind()) } else { "nodiscard" };
                     self.candidate.mount.options.retain(|one| !turns_discard_on(one));
                     self.candidate.mount.options.extend(on.then(|| option.to_owned()));
-                    let text = format!("Remounted with {option}.");
+                    let also = match answer {
+                        Answer::Toggled { undone, .. } if !undone.is_empty() => {
+                            format!(" The kernel changed other options too, which was undone: {}.", undone.join(", "))
+                        }
+                        _ => String::new(),
+                    };
+                    let text = format!("Remounted with {option}.{also}");
                     means.history.add(&self.candidate.mount.mount_point, "online", text, 0);
                 }
                 self.feed(means, |live, now, orders| live.toggled(now, result, orders));
