@@ -173,7 +173,13 @@ mod tests {
         let after = words(&["acl", "active_logs=6", "ssd", "lazytime"]);
         assert_eq!(
             differences(&before, &after),
-            ["noacl is gone", "active_logs=4 is gone", "acl is new", "active_logs=6 is new", "lazytime is new"]
+            [
+                "noacl is gone",
+                "active_logs=4 is gone",
+                "acl is new",
+                "active_logs=6 is new",
+                "lazytime is new"
+            ]
         );
         assert_eq!(undoing(&before, &after), ["noacl", "active_logs=4", "nolazytime"]);
         assert_eq!(undoing(&[], &words(&["nobarrier", "commit=5"])), ["barrier"]);

@@ -227,11 +227,7 @@ fn perform(request: &Request, out: &mut impl Write) -> Result<Answer, TrimError>
     }
 }
 
-fn toggle(
-    target: &Target,
-    option: &str,
-    before: Option<&[String]>,
-) -> Result<io::Result<Answer>, TrimError> {
+fn toggle(target: &Target, option: &str, before: Option<&[String]>) -> Result<io::Result<Answer>, TrimError> {
     let point = target.open()?;
     let undone = match remount::set(&point, target.kind, option) {
         Ok(undone) => undone,

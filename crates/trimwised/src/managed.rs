@@ -17,6 +17,7 @@ use trimwise::units::{Bytes, SimDuration, SimTime};
 
 pub(crate) use self::job::{Doing, Idle, Job};
 use crate::candidate::Candidate;
+use crate::claims::Claims;
 use crate::helper::{self, Answer, Probed, Request, Task};
 use crate::history::History;
 use crate::journal::{Journal, Noted};
@@ -45,6 +46,7 @@ pub struct Means<'a> {
     pub reports_failures: bool,
     pub spans_max: usize,
     pub journal: &'a mut Journal,
+    pub claims: &'a mut Claims,
     pub known: &'a mut Store,
     pub history: &'a mut History,
     pub left: &'a mut Left,
@@ -213,6 +215,7 @@ impl Managed {
         candidate: Candidate,
         asked_at: Instant,
         journal: &mut Journal,
+        claims: &mut Claims,
         history: &mut History,
     ) {
         if self.set.is_some_and(|(_, set_at)| asked_at < set_at) {
@@ -231,7 +234,9 @@ impl Managed {
         }
         let text = format!("{} was set by somebody else, and stays.", mount.discard());
         history.add(&mount.mount_point, "online", text, 0);
-        journal.forget(&self.candidate);
+        if let Some(change) = journal.forget(&self.candidate) {
+            claims.settle(&change);
+        }
     }
 
     pub(crate) fn discards_failed(&mut self, disks: &BTreeSet<String>) {
@@ -356,7 +361,8 @@ impl Managed {
         let noted = if std::mem::replace(&mut self.is_noting, true) {
             means.journal.noted(&self.candidate)
         } else {
-            means.journal.note(&self.candidate)
+            let origin = means.claims.changed(self.candidate.mount.numbers, self.candidate.session);
+            means.journal.note(&self.candidate, origin)
         };
         if noted == Noted::Waits {
             self.held = Some(Order::Toggle { on });
@@ -365,6 +371,10 @@ impl Managed {
         self.is_noting = false;
         if let Noted::Failed(why) = noted {
             let failed = Failed::Again(format!("the journal of mount options cannot be written: {why}"));
+            return self.feed(means, |live, now, orders| live.toggled(now, Err(failed), orders));
+        }
+        if let Some(Err(why)) = means.journal.of(&self.candidate).map(|change| means.claims.note(change)) {
+            let failed = Failed::Again(format!("the old option cannot be noted for other daemons: {why}"));
             return self.feed(means, |live, now, orders| live.toggled(now, Err(failed), orders));
         }
         let option = if on { remount::on(self.kind()) } else { "nodiscard" };
@@ -455,7 +465,10 @@ impl Managed {
                     self.candidate.mount.options.extend(on.then(|| option.to_owned()));
                     let also = match answer {
                         Answer::Toggled { undone, .. } if !undone.is_empty() => {
-                            format!(" The kernel changed other options too, which was undone: {}.", undone.join(", "))
+                            format!(
+                                " The kernel changed other options too, which was undone: {}.",
+                                undone.join(", ")
+                            )
                         }
                         _ => String::new(),
                     };

@@ -39,6 +39,9 @@ impl Service {
                     if self.managed.contains_key(&change.numbers)
                         || self.is_restoring(change.numbers)
                         || self.unrestorable.contains(&change) => {}
+                // Another daemon that manages it now knows the old value too.
+                Whereabouts::At(point) if self.why_refused(change.numbers, &point).is_some() => {}
+                Whereabouts::At(_) if self.claims.is_settled(&change) => self.journal.restored(&change),
                 Whereabouts::At(point) if self.helpers_at_work() < HELPERS_MAX => self.restore(change, point),
                 Whereabouts::At(_) => drop(self.restoring_later.insert(change.numbers)),
             }
@@ -97,6 +100,7 @@ impl Service {
                     };
                     self.history.add(&one.point, "online", text, 0);
                     self.journal.restored(&one.change);
+                    self.claims.settle(&one.change);
                 }
                 other => {
                     let why =
