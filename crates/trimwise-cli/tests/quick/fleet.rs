@@ -100,7 +100,7 @@ fn each_finding_of_a_fleet_has_a_code() {
     let dir = tempfile::tempdir().unwrap();
     let fleet = dir.path();
     let mut whole = status(&[]);
-    for problem in ["config", "state", "history", "mounts", "limits", "metrics"] {
+    for problem in ["config", "state", "history", "mounts", "limits", "metrics", "taken"] {
         whole[format!("{problem}_problem")] = format!("{problem} fails.").into();
     }
     write(fleet, "all.json", &whole);
