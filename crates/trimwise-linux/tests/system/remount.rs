@@ -200,10 +200,13 @@ impl Place {
 
     /// Returns true if the file system accepts ACLs.
     fn has_acls(&self) -> bool {
-        let list = [(1u16, 6u16, u32::MAX), (2, 4, 1), (4, 4, u32::MAX), (0x10, 6, u32::MAX), (0x20, 4, u32::MAX)];
+        let list =
+            [(1u16, 6u16, u32::MAX), (2, 4, 1), (4, 4, u32::MAX), (0x10, 6, u32::MAX), (0x20, 4, u32::MAX)];
         let mut value = 2u32.to_le_bytes().to_vec();
         for (tag, permissions, id) in list {
-            value.extend(tag.to_le_bytes().into_iter().chain(permissions.to_le_bytes()).chain(id.to_le_bytes()));
+            value.extend(
+                tag.to_le_bytes().into_iter().chain(permissions.to_le_bytes()).chain(id.to_le_bytes()),
+            );
         }
         let file = self.point.join("file");
         drop(File::create(&file));
@@ -223,7 +226,8 @@ impl Place {
         let before = self.mounted();
         let (shown, superblock) = (with_defaults(&before), self.superblock());
         let is_on = before.discard() != "nodiscard";
-        let (on, was) = (remount::on(trimwise_linux::layout::Kind::of(self.fs_type)), before.discard().to_owned());
+        let (on, was) =
+            (remount::on(trimwise_linux::layout::Kind::of(self.fs_type)), before.discard().to_owned());
         let mut undone = Vec::new();
         for option in if is_on { ["nodiscard", &was] } else { [on, "nodiscard"] } {
             let file = File::open(&self.point).unwrap();
@@ -274,7 +278,10 @@ fn nothing_else_changes(mkfs: &[&str], options: &str) -> Option<u64> {
             return false;
         }
         let undone = place.toggle(set);
-        assert!(undone.is_empty(), "{fs_type} {set}: changed and put back, so it should be repeated: {undone:?}");
+        assert!(
+            undone.is_empty(),
+            "{fs_type} {set}: changed and put back, so it should be repeated: {undone:?}"
+        );
         if set.split(',').any(|one| one == "noacl") && !set.split(',').any(|one| one == "ro") {
             assert!(!place.has_acls(), "{fs_type} {set}");
         }
@@ -321,7 +328,8 @@ fn discard_of_btrfs_changes_alone() {
 #[test]
 fn discard_of_btrfs_without_a_free_space_tree_changes_alone() {
     let mkfs = ["mkfs.btrfs", "-q", "-f", "-K", "-R", "^free-space-tree"];
-    let options = BTRFS.replace("nospace_cache space_cache=v2 clear_cache,space_cache=v2", "nospace_cache space_cache=v1");
+    let options = BTRFS
+        .replace("nospace_cache space_cache=v2 clear_cache,space_cache=v2", "nospace_cache space_cache=v1");
     assert!(nothing_else_changes(&mkfs, &options).is_none_or(|mounts| mounts > 40));
 }
 
