@@ -186,7 +186,7 @@ impl Place {
     /// Returns the fields of the superblock that no mount changes: no counters, times, generations or checksums.
     fn superblock(&self) -> Vec<u8> {
         let kept: &[(usize, usize)] = match self.fs_type {
-            // Up to s_blocks_per_group..., s_errors, s_def_resuid, features to the volume's name; the default options.
+            // Sizes, errors, s_def_resuid, features to the volume's name; the default options.
             "ext4" => &[(1024, 1028), (1048, 1068), (1084, 1086), (1100, 1160), (1280, 1288)],
             "xfs" => &[(0, 128), (160, 220)],
             // Magic, sizes, compatibility flags; the label.
@@ -219,11 +219,13 @@ impl Place {
         let with_defaults = |mount: &Mount| {
             let device = self.device.file_name().unwrap().to_str().unwrap();
             let all = fs::read_to_string(format!("/proc/fs/ext4/{device}/options")).unwrap_or_default();
-            let lines = all.lines().filter(|line| *line != "discard").map(str::to_owned);
+            let lines = all.lines().filter(|line| !is_of_discards(line)).map(str::to_owned);
             let shown = mount.options.iter().filter(|option| !is_of_discards(option)).cloned();
             shown.chain(lines).collect::<BTreeSet<_>>()
         };
         let before = self.mounted();
+        // What mounting changed is written by the next commit.
+        sh("sync", &["-f", self.point.to_str().unwrap()]);
         let (shown, superblock) = (with_defaults(&before), self.superblock());
         let is_on = before.discard() != "nodiscard";
         let (on, was) =
