@@ -32,7 +32,7 @@ pub fn shortened(text: &str, most: usize) -> Cow<'_, str> {
     }
     let at = |(index, _): (usize, char)| index;
     let begin = text.char_indices().nth(most * 2 / 3).map_or(text.len(), at);
-    let end = text.char_indices().nth_back(most / 3).map_or(0, at);
+    let end = text.char_indices().nth_back((most / 3).saturating_sub(1)).map_or(0, at);
     format!("{} [...] {}", &text[..begin], &text[end..]).into()
 }
 
