@@ -75,6 +75,7 @@ const DOCTOR: &str = "docs/guide.md#is-trim-on-and-does-it-arrive-doctor";
 const FLEET: &str = "docs/guide.md#many-hosts";
 const CONFIGURING: &str = "docs/guide.md#configuring-it";
 const FAILS: &str = "docs/guide.md#when-a-drive-or-a-path-fails";
+const OPTIONS: &str = "docs/guide.md#mount-options";
 const METRICS: &str = "docs/guide.md#metrics";
 const TRIM: &str = "docs/guide.md#trimming-a-mounted-file-system";
 const SECRECY: &str = "docs/book/secrecy.md#what-discards-reveal-through-encryption";
@@ -501,6 +502,10 @@ codes! {
         "The daemon cannot manage a file system."
         "`trimwise explain MOUNT` says why."
         "The daemon failed to examine it, or one of its helper processes hangs."
+    DaemonMountTaken Problem "daemon.mount.taken", OPTIONS, ["each_finding_of_a_fleet_has_a_code", "each_problem_of_the_daemon_has_its_code"];
+        "Another trimwised manages a file system, so this one leaves it alone."
+        "Let one daemon manage it: `manage = \"listed\"`, or stop one of them."
+        "Another daemon holds the lock of the file system in /run/trimwise/file-systems."
     DaemonTrouble Problem "daemon.trim.trouble", FAILS, ["stale_space_drives_that_ignore_trim_and_policies_that_differ_are_shown", "each_problem_of_a_file_system_has_its_code"];
         "Trimming a file system fails, hangs or is refused."
         "`trimwise explain MOUNT` says why; see the kernel's log, too."

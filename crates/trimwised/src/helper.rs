@@ -18,6 +18,7 @@ use crate::process::{Process, line};
 use trimwise_linux::block_device::BlockDeviceError;
 use trimwise_linux::free_space::Listed;
 use trimwise_linux::layout::Kind;
+use trimwise_linux::mount::mount_of_open;
 use trimwise_linux::path_error::PathError;
 use trimwise_linux::remount;
 use trimwise_linux::trim::{Accounts, Meaning, Settled, Target, TrimError};
@@ -51,6 +52,8 @@ pub enum Task {
     Toggle {
         /// The option to set: `discard`, `nodiscard`, `discard=async`.
         option: String,
+        /// The file system's other options before the daemon changed this one, to be compared with those afterwards.
+        before: Option<Vec<String>>,
     },
 }
 
@@ -93,7 +96,12 @@ pub enum Answer {
         /// Known results of the discards. The daemon adds the failed requests.
         accounts: Accounts,
     },
-    Toggled,
+    Toggled {
+        /// Changes of other options that the kernel made with it and that were undone, in words.
+        undone: Vec<String>,
+        /// Other options that differ from `before`, in words.
+        differing: Vec<String>,
+    },
     /// Discards failed or are still in flight, so the result is unknown.
     Device {
         message: String,
@@ -208,8 +216,8 @@ fn perform(request: &Request, out: &mut impl Write) -> Result<Answer, TrimError>
             let took_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
             Ok(Answer::Trimmed { took_ns, accounts })
         }
-        Task::Toggle { option } => Ok(match remount::set(target.open()?, target.kind, option) {
-            Ok(()) => Answer::Toggled,
+        Task::Toggle { option, before } => Ok(match toggle(&target, option, before.as_deref())? {
+            Ok(toggled) => toggled,
             Err(error) => {
                 let message = format!("remounting with {option}: {error}");
                 if remount::is_for_good(&error) {
@@ -220,6 +228,17 @@ fn perform(request: &Request, out: &mut impl Write) -> Result<Answer, TrimError>
             }
         }),
     }
+}
+
+fn toggle(target: &Target, option: &str, before: Option<&[String]>) -> Result<io::Result<Answer>, TrimError> {
+    let point = target.open()?;
+    let undone = match remount::set(&point, target.kind, option) {
+        Ok(undone) => undone,
+        Err(error) => return Ok(Err(error)),
+    };
+    let now = remount::others(&mount_of_open(&point)?);
+    let differing = before.map_or(Vec::new(), |before| remount::differences(before, &now));
+    Ok(Ok(Answer::Toggled { undone, differing }))
 }
 
 /// Trims ranges, several groups at once; returns the sum of FITRIM's return values. Calls in the same group would wait

@@ -17,6 +17,7 @@ use trimwise::units::{Bytes, SimDuration, SimTime};
 
 pub(crate) use self::job::{Doing, Idle, Job};
 use crate::candidate::Candidate;
+use crate::claims::Claims;
 use crate::helper::{self, Answer, Probed, Request, Task};
 use crate::history::History;
 use crate::journal::{Journal, Noted};
@@ -45,6 +46,7 @@ pub struct Means<'a> {
     pub reports_failures: bool,
     pub spans_max: usize,
     pub journal: &'a mut Journal,
+    pub claims: &'a mut Claims,
     pub known: &'a mut Store,
     pub history: &'a mut History,
     pub left: &'a mut Left,
@@ -219,6 +221,7 @@ impl Managed {
         candidate: Candidate,
         asked_at: Instant,
         journal: &mut Journal,
+        claims: &mut Claims,
         history: &mut History,
     ) {
         if self.set.is_some_and(|(_, set_at)| asked_at < set_at) {
@@ -237,7 +240,9 @@ impl Managed {
         }
         let text = format!("{} was set by somebody else, and stays.", mount.discard());
         history.add(&mount.mount_point, "online", text, 0);
-        journal.forget(&self.candidate);
+        if let Some(change) = journal.forget(&self.candidate) {
+            claims.settle(&change);
+        }
     }
 
     /// Notes that discards failed on these devices, or were refused there as unsupported.
@@ -366,7 +371,8 @@ impl Managed {
         let noted = if std::mem::replace(&mut self.is_noting, true) {
             means.journal.noted(&self.candidate)
         } else {
-            means.journal.note(&self.candidate)
+            let origin = means.claims.changed(self.candidate.mount.numbers, self.candidate.session);
+            means.journal.note(&self.candidate, origin)
         };
         if noted == Noted::Waits {
             self.held = Some(Order::Toggle { on });
@@ -377,8 +383,13 @@ impl Managed {
             let failed = Failed::Again(format!("the journal of mount options cannot be written: {why}"));
             return self.feed(means, |live, now, orders| live.toggled(now, Err(failed), orders));
         }
+        if let Some(Err(why)) = means.journal.of(&self.candidate).map(|change| means.claims.note(change)) {
+            let failed = Failed::Again(format!("the old option cannot be noted for other daemons: {why}"));
+            return self.feed(means, |live, now, orders| live.toggled(now, Err(failed), orders));
+        }
         let option = if on { remount::on(self.kind()) } else { "nodiscard" };
-        self.begin(Doing::Toggling { on }, Task::Toggle { option: option.to_owned() }, means);
+        let task = Task::Toggle { option: option.to_owned(), before: None };
+        self.begin(Doing::Toggling { on }, task, means);
     }
 
     fn begin(&mut self, doing: Doing, task: Task, means: &mut Means<'_>) {
@@ -466,7 +477,16 @@ impl Managed {
                     let option = if on { remount::on(self.kind()) } else { "nodiscard" };
                     self.candidate.mount.options.retain(|one| !turns_discard_on(one));
                     self.candidate.mount.options.extend(on.then(|| option.to_owned()));
-                    let text = format!("Remounted with {option}.");
+                    let also = match answer {
+                        Answer::Toggled { undone, .. } if !undone.is_empty() => {
+                            format!(
+                                " The kernel changed other options too, which was undone: {}.",
+                                undone.join(", ")
+                            )
+                        }
+                        _ => String::new(),
+                    };
+                    let text = format!("Remounted with {option}.{also}");
                     means.history.add(&self.candidate.mount.mount_point, "online", text, 0);
                 }
                 self.feed(means, |live, now, orders| live.toggled(now, result, orders));

@@ -28,10 +28,11 @@ use self::looking::Looking;
 use self::restoring::Restoring;
 use self::state::State;
 use self::watching::Watching;
+use crate::claims::Claims;
 use crate::discover::Skipped;
 use crate::frees::Watcher;
 use crate::history::History;
-use crate::journal::{Change, Journal};
+use crate::journal::{Change, Journal, boot_id};
 use crate::known::Store;
 use crate::managed::{Idle, Managed, Means};
 use crate::metrics::listen::Endpoint;
@@ -108,6 +109,7 @@ struct Service {
     skipped: Vec<Skipped>,
     paused: Paused,
     journal: Journal,
+    claims: Claims,
     state: State,
     restoring: Vec<Restoring>,
     /// File systems whose options are restored once a helper is free.
@@ -180,6 +182,7 @@ impl Service {
             reloading: Vec::new(),
             is_ending: false,
             journal: Journal::default(),
+            claims: Claims::new(&options.places, boot_id()),
             state: State::new(&options),
             restoring: Vec::new(),
             restoring_later: BTreeSet::new(),
@@ -240,6 +243,7 @@ impl Service {
             reports_failures: self.watching.watcher.as_ref().is_some_and(Watcher::reports_failures),
             spans_max: spans_each(self.managed.len()),
             journal: &mut self.journal,
+            claims: &mut self.claims,
             history: &mut self.history,
             known: &mut self.known,
             left: &mut self.left,
@@ -276,6 +280,9 @@ impl Service {
             self.hear_lenders(now);
             if is_sample_due {
                 self.each(Managed::see_stuck);
+                if self.claims.try_again() {
+                    self.looking.discover_now();
+                }
                 self.idle.age(now, &mut self.left);
                 self.sample(now);
                 self.ask_lenders(now);
@@ -389,6 +396,8 @@ impl Service {
                 },
             }
         }
+        let refused = self.claims.refused();
+        failed.extend(refused.map(|(point, why)| format!("{}: {why}", point.display())));
         for one in self.managed.values() {
             let totals = one.live.as_ref().map(LiveHost::totals).unwrap_or_default();
             let done = if self.options.dry_run { "would be trimmed" } else { "trimmed" };
