@@ -4,10 +4,17 @@
  *
  * What was discarded waits in a set of extents, the pending set. A write takes
  * its range out of it, so that nothing is ever discarded that was written since.
- * A write over a discard that is in flight waits for this one discard. Nothing
- * else waits: not reads, which may still return what was there, and not flushes,
- * because a discard promises nothing. For the same reason the target may drop a
- * discard at any time, and does so where it would have to wait for memory.
+ * A write over a discard that is in flight waits for this one discard.
+ *
+ * With zeros=off nothing else waits: not reads, which may still return what was
+ * there, and not flushes, because a discard promises nothing. For the same reason
+ * the target may drop a discard at any time, and does so where it would have to
+ * wait for memory.
+ *
+ * Otherwise a discard is a write of zeros to a volatile cache, and the set is that
+ * cache: reads of it return zeros, a flush waits until all of it is on the device,
+ * and nothing is dropped. What cannot be discarded is written with zeros, and what
+ * finds no room waits. Parity of RAID 4, 5 and 6 relies on this.
  *
  * A write and a discard of the same range that are in progress at the same time
  * may take effect in either order, as on any block device; but here the discard
@@ -16,6 +23,7 @@
 
 #include <linux/bio.h>
 #include <linux/bitmap.h>
+#include <linux/blk-integrity.h>
 #include <linux/blkdev.h>
 #include <linux/device-mapper.h>
 #include <linux/ktime.h>
@@ -35,16 +43,19 @@
 
 #define TRIM_WORKERS_MAX 64
 
-/* Extents that are dropped at a time, with interrupts off. */
+/* Extents that are joined, taken out or dropped at a time, with interrupts off. */
 #define TRIM_BATCH 512
+
+/* Pages of zeros in a write, for devices that cannot write zeros by themselves. */
+#define TRIM_ZERO_PAGES 64
+
+/* How long what could not be written is left alone. */
+#define TRIM_RETRY HZ
 
 /* How long a reboot waits for discards in flight. */
 #define TRIM_REBOOT_MAX (10 * HZ)
 
-/*
- * Sectors of one discard from above. It bounds the extents that are joined with
- * interrupts off.
- */
+/* Sectors of one discard from above. */
 #define TRIM_DISCARD_MAX (SZ_64M >> SECTOR_SHIFT)
 
 /* Extents in reserve for splitting one without waiting for memory, also beyond the limit. */
@@ -89,14 +100,24 @@ struct trim_extent {
 	struct list_head list;	/* in ready or small, oldest first */
 	sector_t start, end;	/* on the device */
 	/* What is withheld may wait for longer than 32 bits of jiffies last. */
-	u64 born : 63;		/* jiffies, when it came into its list */
+	u64 born : 62;		/* jiffies, when it came into its list */
 	u64 is_ready : 1;	/* contains a whole unit of the granularity */
+	u64 age : 1;		/* of its oldest part; see trim.age */
 };
 
-/* A discard in flight; idle if the range is empty. */
+/* How a range becomes zeros on the device. Where one fails, the next is tried. */
+enum trim_way { TRIM_DISCARD, TRIM_ZEROES, TRIM_PAGES };
+
+/* A discard in flight; idle if the range is empty. What is done leaves the range. */
 struct trim_slot {
 	struct trim *trim;
 	sector_t start, end;
+	unsigned int size;	/* of the bio, in sectors */
+	enum trim_way way;
+	bool is_zeroed;		/* not discarded, but written with zeros */
+	bool is_back;		/* to be gone on with, by trim_go_on() */
+	bool has_failed;
+	unsigned int age;
 	u64 born;
 	ktime_t began;
 	struct bio_list waiters;
@@ -109,6 +130,8 @@ struct trim_cpu {
 	unsigned long last;	/* jiffies of the last beginning or end */
 };
 
+enum trim_zeros { TRIM_ZEROS_OFF, TRIM_ZEROS_ON, TRIM_ZEROS_DEVICE };
+
 struct trim_options {
 	unsigned int workers;
 	unsigned int quiet_ms;
@@ -118,6 +141,9 @@ struct trim_options {
 	unsigned int is_eager;
 	unsigned int is_full_pass;
 	unsigned int is_reuse;
+	unsigned int zeros;	/* enum trim_zeros */
+	unsigned int is_flush_wait;
+	unsigned int max_kib;	/* 0: as much as the device takes */
 	unsigned int low, high;	/* percent; without high, nothing is withheld */
 };
 
@@ -128,7 +154,7 @@ struct trim_moment {
 };
 
 struct trim_sectors {
-	u64 received, merged, reused, issued, passed, dropped, pending;
+	u64 received, merged, reused, issued, passed, zeroed, dropped, pending;
 };
 
 struct trim {
@@ -158,6 +184,8 @@ struct trim {
 	struct work_struct retry;
 	wait_queue_head_t wait;
 	struct list_head active;	/* in trim_active */
+	u64 stop_mark;			/* what is older is issued before the target stops */
+	long stop_allowed;		/* jiffies */
 
 	/* All that follows is changed under the lock; writes look at busy without it. */
 	spinlock_t lock ____cacheline_aligned_in_smp;
@@ -169,6 +197,19 @@ struct trim {
 	struct bio_list deferred;	/* writes to be looked at again */
 	struct bio_list held;		/* without reuse: writes to what is in the set */
 
+	/*
+	 * With zeros: requests that wait for memory, and flushes. Those of flushing
+	 * wait until nothing has the other age than what comes now; flushes, for
+	 * the next turn.
+	 */
+	struct bio_list room, flushing, flushes;
+	struct bio_list failed;		/* of these, to be ended with an error */
+	unsigned int age;		/* of what comes now */
+	unsigned int ages[2];		/* extents, and discards in flight, by age */
+	bool is_failing;		/* since failed_at */
+	unsigned long failed_at;	/* jiffies, when zeros could not be written last */
+
+	bool is_closing;		/* everything must go now */
 	bool is_stopped;		/* suspended, or on the way to it */
 	bool is_interrupted;		/* messages must not wait any longer */
 	bool is_paused;
@@ -195,6 +236,7 @@ struct trim {
 };
 
 static struct kmem_cache *trim_extents;
+static struct bio_vec trim_zero_pages[TRIM_ZERO_PAGES];
 
 /* Targets that are in use. Two over the same sectors would not see each other's writes. */
 static LIST_HEAD(trim_active);
@@ -267,20 +309,24 @@ static void trim_file(struct trim *trim, struct trim_extent *e)
 	list_move_tail(&e->list, is_ready ? &trim->ready : &trim->small);
 }
 
-/* Returns NULL if so many are in the set, or there is no memory at once. */
+/* Returns NULL if the set is full, or there is no memory at once. */
 static struct trim_extent *trim_new(struct trim *trim, sector_t start, sector_t end,
-				    unsigned int max)
+				    bool may_take_reserve)
 {
 	struct rb_node **link = &trim->set.rb_node, *parent = NULL;
+	unsigned int max = trim->extents_max + (may_take_reserve ? TRIM_RESERVE : 0);
+	gfp_t gfp = GFP_NOWAIT | __GFP_NOWARN;
 	struct trim_extent *e;
 
 	if (trim->busy - trim->flying >= max)
 		return NULL;
-	e = mempool_alloc(trim->pool, GFP_NOWAIT | __GFP_NOWARN);
+	e = may_take_reserve ? mempool_alloc(trim->pool, gfp) : kmem_cache_alloc(trim_extents, gfp);
 	if (!e)
 		return NULL;
 	e->start = start;
 	e->end = end;
+	e->age = trim->age;
+	trim->ages[e->age]++;
 	INIT_LIST_HEAD(&e->list);
 	while (*link) {
 		parent = *link;
@@ -296,6 +342,7 @@ static struct trim_extent *trim_new(struct trim *trim, sector_t start, sector_t 
 static void trim_free(struct trim *trim, struct trim_extent *e)
 {
 	trim->waiting -= e->end - e->start;
+	trim->ages[e->age]--;
 	rb_erase(&e->node, &trim->set);
 	list_del(&e->list);
 	mempool_free(e, trim->pool);
@@ -307,54 +354,89 @@ static bool trim_comes_before(struct trim_extent *a, struct trim_extent *b)
 	return a->is_ready == b->is_ready ? a->born < b->born : a->is_ready;
 }
 
-/* Adds a range, and joins it with those that it overlaps or touches. */
-static bool trim_add(struct trim *trim, sector_t start, sector_t end)
+static void trim_set_age(struct trim *trim, struct trim_extent *e, unsigned int age)
 {
-	sector_t from = start, to = end, merged = 0;
+	trim->ages[e->age]--;
+	e->age = age;
+	trim->ages[age]++;
+}
+
+/*
+ * Adds a range from *at on, and joins it with those that it overlaps or touches.
+ * Sets *at to where it has come, which is the end or an extent too many to join with
+ * interrupts off. Returns false if there is no room.
+ */
+static bool trim_add(struct trim *trim, sector_t *at, sector_t end, bool may_take_reserve)
+{
+	sector_t start = *at, from = start, to = start, merged = 0;
 	struct trim_extent *kept = NULL, *e, *next;
+	unsigned int count = TRIM_BATCH;
 
 	for (e = trim_find(trim, start); e && e->start <= end; e = next) {
+		unsigned int age = trim->age;
+
+		if (!count--) {
+			end = e->start;
+			break;
+		}
 		next = trim_next(e);
 		merged += min(end, e->end) - max(start, e->start);
 		from = min(from, e->start);
-		to = max(to, e->end);
+		to = e->end;
 		if (!kept) {
 			kept = e;
-		} else if (trim_comes_before(e, kept)) {
-			/* What is joined is as old as its oldest part. */
+			continue;
+		}
+		if (kept->age != trim->age || e->age != trim->age)
+			age = !trim->age;
+		/* What is joined is as old as its oldest part. */
+		if (trim_comes_before(e, kept)) {
 			trim_free(trim, kept);
 			kept = e;
 		} else {
 			trim_free(trim, e);
 		}
+		trim_set_age(trim, kept, age);
 	}
 	if (kept) {
+		to = max(to, end);
 		trim->waiting += (to - from) - (kept->end - kept->start);
 		kept->start = from;
 		kept->end = to;
 	} else {
-		kept = trim_new(trim, start, end, trim->extents_max);
+		kept = trim_new(trim, start, end, may_take_reserve);
 		if (!kept)
 			return false;
 	}
 	trim->sectors.merged += merged;
 	trim_file(trim, kept);
+	*at = end;
 	return true;
 }
 
-/* Takes a range out; returns how many sectors of it were in the set. */
-static sector_t trim_take_out(struct trim *trim, sector_t start, sector_t end)
+/*
+ * Takes a range out, from *at on, and sets *at to where it has come: to the end, or to
+ * an extent too many to take out with interrupts off. Returns how many sectors of it
+ * were in the set. With zeros, if there is no memory to split an extent, nothing is
+ * taken out, and *at stays.
+ */
+static sector_t trim_take_out(struct trim *trim, sector_t *at, sector_t end)
 {
 	struct trim_extent *e, *next, *tail;
-	sector_t taken = 0;
+	unsigned int count = TRIM_BATCH;
+	sector_t start = *at, taken = 0;
 
 	/* What ends at start does not overlap. */
 	for (e = trim_find(trim, start + 1); e && e->start < end; e = next) {
 		sector_t size = min(end, e->end) - max(start, e->start);
 
+		if (!count--) {
+			*at = e->start;
+			return taken;
+		}
 		next = trim_next(e);
-		taken += size;
 		if (start <= e->start && e->end <= end) {
+			taken += size;
 			trim_free(trim, e);
 			continue;
 		}
@@ -364,7 +446,12 @@ static sector_t trim_take_out(struct trim *trim, sector_t start, sector_t end)
 			/* Off first, so that the tree stays in order. */
 			trim->waiting -= rest;
 			e->end = end;
-			tail = trim_new(trim, end, end + rest, trim->extents_max + TRIM_RESERVE);
+			tail = trim_new(trim, end, end + rest, true);
+			if (!tail && trim->options.zeros) {
+				trim->waiting += rest;
+				e->end = end + rest;
+				return 0;
+			}
 			if (!tail) {
 				/* One side can stay. */
 				trim->sectors.dropped += min(rest, head);
@@ -373,16 +460,16 @@ static sector_t trim_take_out(struct trim *trim, sector_t start, sector_t end)
 					e->start = start;
 					e->end = end + rest;
 				}
-			} else if (e->is_ready) {
+			} else {
+				trim_set_age(trim, tail, e->age);
 				trim_file(trim, tail);
-				if (tail->is_ready) {
+				if (e->is_ready && tail->is_ready) {
 					tail->born = e->born;
 					list_move(&tail->list, &e->list);
 				}
-			} else {
-				trim_file(trim, tail);
 			}
 		}
+		taken += size;
 		trim->waiting -= size;
 		if (e->start < start)
 			e->end = start;
@@ -390,6 +477,7 @@ static sector_t trim_take_out(struct trim *trim, sector_t start, sector_t end)
 			e->start = end;
 		trim_file(trim, e);
 	}
+	*at = end;
 	return taken;
 }
 
@@ -399,12 +487,11 @@ static struct trim_extent *trim_oldest(struct list_head *list)
 }
 
 /* Drops the oldest; returns false if there are more than can be dropped under the lock. */
-static bool trim_drop_from(struct trim *trim, struct list_head *list)
+static bool trim_drop_from(struct trim *trim, struct list_head *list, unsigned int *count)
 {
-	unsigned int count = TRIM_BATCH;
 	struct trim_extent *e;
 
-	while ((e = trim_oldest(list)) && count--) {
+	for (; (e = trim_oldest(list)) && *count; (*count)--) {
 		trim->sectors.dropped += e->end - e->start;
 		trim_free(trim, e);
 	}
@@ -424,7 +511,9 @@ static void trim_look_again(struct trim *trim, struct bio_list *list)
 /* Drops what is pending; returns false if it has to be called again. */
 static bool trim_drop(struct trim *trim)
 {
-	bool is_done = trim_drop_from(trim, &trim->small) && trim_drop_from(trim, &trim->ready);
+	unsigned int count = TRIM_BATCH;
+	bool is_done = trim_drop_from(trim, &trim->small, &count) &&
+		       trim_drop_from(trim, &trim->ready, &count);
 
 	if (is_done)
 		trim_look_again(trim, &trim->held);
@@ -432,16 +521,19 @@ static bool trim_drop(struct trim *trim)
 	return is_done;
 }
 
+/* With zeros they are written, see trim_pick(). */
 static void trim_drop_small(struct trim *trim)
 {
-	bool is_done;
+	bool is_done = trim->options.zeros;
 
-	do {
+	while (!is_done) {
+		unsigned int count = TRIM_BATCH;
+
 		spin_lock_irq(&trim->lock);
-		is_done = trim_drop_from(trim, &trim->small);
+		is_done = trim_drop_from(trim, &trim->small, &count);
 		spin_unlock_irq(&trim->lock);
 		cond_resched();
-	} while (!is_done);
+	}
 }
 
 static void trim_drop_all(struct trim *trim)
@@ -580,20 +672,29 @@ static void trim_begin(struct trim *trim)
 	this_cpu_write(trim->cpu->last, jiffies);
 }
 
+/* Keeps a request until there is room or memory in the set. */
+static void trim_await_room(struct trim *trim, struct bio *bio)
+{
+	bio_list_add(&trim->room, bio);
+	/* With nothing to issue, only time can help. */
+	mod_delayed_work(trim->wq, &trim->issue, trim->busy ? 0 : 1);
+}
+
 /* Takes a write's range out of the set. Returns false if the write has to wait. */
 static bool trim_write(struct trim *trim, struct bio *bio)
 {
-	sector_t start = bio->bi_iter.bi_sector, end = bio_end_sector(bio), at = start;
+	sector_t start = bio->bi_iter.bi_sector, end = bio_end_sector(bio), at = start, was;
+	unsigned int i, count = TRIM_BATCH;
+	sector_t taken = 0, reused;
 	struct trim_extent *e;
 	bool may_go = true;
-	unsigned int i;
 
 	spin_lock_irq(&trim->lock);
 	if (!trim->options.is_reuse && !trim->is_stopped && !trim->is_paused && !trim->is_closed) {
 		e = trim_find(trim, start + 1);
-		while (e && e->start < end && !e->is_ready)
+		while (e && e->start < end && !e->is_ready && count--)
 			e = trim_next(e);
-		if (e && e->start < end) {
+		if (e && e->start < end && e->is_ready) {
 			/* To the front, as old as what was there. */
 			e->born = trim_oldest(&trim->ready)->born;
 			list_move(&e->list, &trim->ready);
@@ -604,13 +705,26 @@ static bool trim_write(struct trim *trim, struct bio *bio)
 			goto unlock;
 		}
 	}
-	/* Zeroes may be written over any number of extents, too many to take out with interrupts off. */
-	for (; end - at > TRIM_DISCARD_MAX; at += TRIM_DISCARD_MAX) {
-		trim->sectors.reused += trim_take_out(trim, at, at + TRIM_DISCARD_MAX);
+	for (;;) {
+		was = at;
+		reused = trim_take_out(trim, &at, end);
+		trim->sectors.reused += reused;
+		taken += reused;
+		if (at == was) {
+			/* No memory for a split: what is in the way goes first. */
+			e = trim_find(trim, at + 1);
+			list_move(&e->list, e->is_ready ? &trim->ready : &trim->small);
+			trim_await_room(trim, bio);
+			may_go = false;
+			goto unlock;
+		}
+		if (at == end)
+			break;
 		spin_unlock_irq(&trim->lock);
 		spin_lock_irq(&trim->lock);
 	}
-	trim->sectors.reused += trim_take_out(trim, at, end);
+	if (taken)
+		trim_look_again(trim, &trim->room);
 	/* Last, because of what was taken to discard it meanwhile. */
 	for (i = 0; trim->flying && i < trim->options.workers; i++) {
 		struct trim_slot *slot = &trim->slots[i];
@@ -619,12 +733,164 @@ static bool trim_write(struct trim *trim, struct bio *bio)
 			bio_list_add(&slot->waiters, bio);
 			trim->waits++;
 			may_go = false;
-			break;
+			goto unlock;
 		}
+	}
+	/* One that ends because it would block must not leave what was there. */
+	if (trim->options.zeros && taken && bio->bi_opf & REQ_NOWAIT) {
+		bio_list_add(&trim->deferred, bio);
+		queue_work(trim->wq, &trim->retry);
+		may_go = false;
 	}
 unlock:
 	spin_unlock_irq(&trim->lock);
 	return may_go;
+}
+
+/*
+ * Answers a read with zeros where these are promised, and leaves the rest of it to
+ * the device. Returns false if the device has to be asked.
+ */
+static bool trim_read(struct trim *trim, struct bio *bio)
+{
+	sector_t start = bio->bi_iter.bi_sector, end = bio_end_sector(bio);
+	sector_t from = end, to = end;
+	struct trim_extent *e;
+	unsigned int i;
+
+	spin_lock_irq(&trim->lock);
+	e = trim_find(trim, start + 1);
+	if (e && e->start < end) {
+		from = max(start, e->start);
+		to = min(end, e->end);
+	}
+	for (i = 0; trim->flying && i < trim->options.workers; i++) {
+		struct trim_slot *slot = &trim->slots[i];
+
+		if (slot->start < end && start < slot->end && max(start, slot->start) < from) {
+			from = max(start, slot->start);
+			to = min(end, slot->end);
+		}
+	}
+	spin_unlock_irq(&trim->lock);
+	if (from > start) {
+		if (from < end)
+			dm_accept_partial_bio(bio, from - start);
+		return false;
+	}
+	if (to < end)
+		dm_accept_partial_bio(bio, to - start);
+	zero_fill_bio(bio);
+	bio_endio(bio);
+	return true;
+}
+
+/* Keeps a flush until what was discarded before it is on the device; false if all of it is. */
+static bool trim_flush(struct trim *trim, struct bio *bio)
+{
+	bool must_wait;
+
+	spin_lock_irq(&trim->lock);
+	must_wait = trim->busy;
+	if (must_wait) {
+		bio_list_add(&trim->flushes, bio);
+		mod_delayed_work(trim->wq, &trim->issue, 0);
+	}
+	spin_unlock_irq(&trim->lock);
+	return must_wait;
+}
+
+/* Lets the flushes go whose discards are on the device, and begins the next turn. */
+static void trim_turn(struct trim *trim, struct bio_list *done)
+{
+	while (!trim->ages[!trim->age]) {
+		bio_list_merge(done, &trim->flushing);
+		bio_list_init(&trim->flushing);
+		if (bio_list_empty(&trim->flushes))
+			break;
+		bio_list_merge(&trim->flushing, &trim->flushes);
+		bio_list_init(&trim->flushes);
+		trim->age = !trim->age;
+	}
+}
+
+static void trim_submit_again(struct bio *bio)
+{
+	/* Whoever could have tried again, or polls, is not here. */
+	bio->bi_opf &= ~REQ_NOWAIT;
+	bio_clear_polled(bio);
+	submit_bio_noacct(bio);
+}
+
+/* Whether so much is pending that all of it is due. */
+static bool trim_is_high(struct trim *trim)
+{
+	return trim->busy - trim->flying > trim->extents_max / 4 * 3;
+}
+
+/* Adds a discard to the set, which ends it. With zeros it waits if there is no room. */
+static int trim_admit(struct trim *trim, struct bio *bio)
+{
+	unsigned long hold = trim->options.hold_s * HZ;
+	unsigned long delay = trim->options.is_eager ? 0 : min(READ_ONCE(trim->quiet), hold);
+	sector_t at = bio->bi_iter.bi_sector, end = bio_end_sector(bio), before;
+	bool was_empty, was_high, is_dropped, has_room = true;
+	int r = DM_MAPIO_SUBMITTED;
+
+	spin_lock_irq(&trim->lock);
+	was_empty = list_empty(&trim->ready);
+	was_high = trim_is_high(trim);
+	is_dropped = !trim->options.zeros && (trim->is_refused || trim->is_stopped);
+	while (!is_dropped && has_room && at < end) {
+		before = at;
+		has_room = trim_add(trim, &at, end, false);
+		trim->sectors.received += at - before;
+		if (has_room && at < end) {
+			spin_unlock_irq(&trim->lock);
+			spin_lock_irq(&trim->lock);
+		}
+	}
+	if (!has_room) {
+		/* What is left of it. */
+		bio->bi_iter.bi_sector = at;
+		bio->bi_iter.bi_size = (end - at) << SECTOR_SHIFT;
+		if (trim->options.zeros)
+			trim_await_room(trim, bio);
+		else if (trim->options.is_full_pass && !trim_decide(trim))
+			r = DM_MAPIO_REMAPPED;
+		else
+			is_dropped = true;
+	} else if (is_dropped) {
+		/* There is nothing to issue. */
+	} else if (!was_high && trim_is_high(trim)) {
+		mod_delayed_work(trim->wq, &trim->issue, 0);
+	} else if ((was_empty && !list_empty(&trim->ready)) || trim->poll > TRIM_STEP) {
+		/* It may be asleep for as long as small pieces wait, or what is withheld. */
+		trim->poll = TRIM_STEP;
+		mod_delayed_work(trim->wq, &trim->issue, delay);
+	} else {
+		queue_delayed_work(trim->wq, &trim->issue, delay);
+	}
+	if (is_dropped || r == DM_MAPIO_REMAPPED) {
+		trim->sectors.received += end - at;
+		*(is_dropped ? &trim->sectors.dropped : &trim->sectors.passed) += end - at;
+	}
+	spin_unlock_irq(&trim->lock);
+	if (is_dropped || has_room)
+		bio_endio(bio);
+	return r;
+}
+
+static int trim_discard(struct trim *trim, struct bio *bio)
+{
+	if (trim->unused) {
+		/* What was in use before, or the fall is not seen. */
+		spin_lock_irq(&trim->lock);
+		trim_sample(trim);
+		spin_unlock_irq(&trim->lock);
+		trim_mark_unused(trim, bio->bi_iter.bi_sector, bio_end_sector(bio));
+	}
+	return trim_admit(trim, bio);
 }
 
 static void trim_retry(struct work_struct *work)
@@ -639,64 +905,17 @@ static void trim_retry(struct work_struct *work)
 	spin_unlock_irq(&trim->lock);
 	/* As if they came only now: they may meet another discard, or what was discarded since. */
 	while ((bio = bio_list_pop(&bios))) {
+		if (bio_op(bio) == REQ_OP_DISCARD) {
+			trim_admit(trim, bio);
+			continue;
+		}
 		if (!trim_write(trim, bio))
 			continue;
 		/* What was discarded since, and taken out just now, is in use again. */
 		if (trim->unused)
 			trim_mark_used(trim, bio->bi_iter.bi_sector, bio_end_sector(bio));
-		/* Whoever could have tried again, or polls, is not here. */
-		bio->bi_opf &= ~REQ_NOWAIT;
-		bio_clear_polled(bio);
-		submit_bio_noacct(bio);
+		trim_submit_again(bio);
 	}
-}
-
-/* Whether so much is pending that all of it is due. */
-static bool trim_is_high(struct trim *trim)
-{
-	return trim->busy - trim->flying > trim->extents_max / 4 * 3;
-}
-
-static int trim_discard(struct trim *trim, struct bio *bio)
-{
-	unsigned long hold = trim->options.hold_s * HZ;
-	unsigned long delay = trim->options.is_eager ? 0 : min(READ_ONCE(trim->quiet), hold);
-	sector_t sectors = bio_sectors(bio);
-	bool is_passed = false, was_empty, was_high;
-
-	if (trim->unused) {
-		/* What was in use before, or the fall is not seen. */
-		spin_lock_irq(&trim->lock);
-		trim_sample(trim);
-		spin_unlock_irq(&trim->lock);
-		trim_mark_unused(trim, bio->bi_iter.bi_sector, bio_end_sector(bio));
-	}
-	spin_lock_irq(&trim->lock);
-	was_empty = list_empty(&trim->ready);
-	was_high = trim_is_high(trim);
-	trim->sectors.received += sectors;
-	if (trim->is_refused || trim->is_stopped) {
-		trim->sectors.dropped += sectors;
-	} else if (!trim_add(trim, bio->bi_iter.bi_sector, bio_end_sector(bio))) {
-		is_passed = trim->options.is_full_pass && !trim_decide(trim);
-		if (is_passed)
-			trim->sectors.passed += sectors;
-		else
-			trim->sectors.dropped += sectors;
-	} else if (!was_high && trim_is_high(trim)) {
-		mod_delayed_work(trim->wq, &trim->issue, 0);
-	} else if ((was_empty && !list_empty(&trim->ready)) || trim->poll > TRIM_STEP) {
-		/* It may be asleep for as long as small pieces wait, or what is withheld. */
-		trim->poll = TRIM_STEP;
-		mod_delayed_work(trim->wq, &trim->issue, delay);
-	} else {
-		queue_delayed_work(trim->wq, &trim->issue, delay);
-	}
-	spin_unlock_irq(&trim->lock);
-	if (is_passed)
-		return DM_MAPIO_REMAPPED;
-	bio_endio(bio);
-	return DM_MAPIO_SUBMITTED;
 }
 
 static int trim_map(struct dm_target *ti, struct bio *bio)
@@ -715,8 +934,15 @@ static int trim_map(struct dm_target *ti, struct bio *bio)
 	 * Whoever writes after a discard has completed sees busy as it was then, or
 	 * later: an extent is counted before that, until its last discard ends.
 	 */
-	if (op_is_write(bio_op(bio)) && bio_sectors(bio) && READ_ONCE(trim->busy) &&
-	    !trim_write(trim, bio))
+	if (!READ_ONCE(trim->busy))
+		return DM_MAPIO_REMAPPED;
+	if (op_is_write(bio_op(bio)) && bio_sectors(bio))
+		return trim_write(trim, bio) ? DM_MAPIO_REMAPPED : DM_MAPIO_SUBMITTED;
+	if (!trim->options.zeros)
+		return DM_MAPIO_REMAPPED;
+	if (bio_op(bio) == REQ_OP_READ && trim_read(trim, bio))
+		return DM_MAPIO_SUBMITTED;
+	if (bio->bi_opf & REQ_PREFLUSH && trim->options.is_flush_wait && trim_flush(trim, bio))
 		return DM_MAPIO_SUBMITTED;
 	return DM_MAPIO_REMAPPED;
 }
@@ -736,47 +962,96 @@ static int trim_end_io(struct dm_target *ti, struct bio *bio, blk_status_t *erro
  * Discards
  */
 
-static void trim_end_discard(struct bio *bio)
+/* Ends a slot. What it could not do is dropped. */
+static void trim_land(struct trim *trim, struct trim_slot *slot)
 {
-	struct trim_slot *slot = container_of(bio, struct trim_slot, bio);
 	u64 took_ns = ktime_to_ns(ktime_sub(ktime_get(), slot->began));
-	sector_t sectors = slot->end - slot->start;
-	blk_status_t status = bio->bi_status;
-	struct trim *trim = slot->trim;
-	unsigned long flags;
+	sector_t left = slot->end - slot->start;
 
-	bio_uninit(bio);
-	spin_lock_irqsave(&trim->lock, flags);
-	if (!status) {
-		trim->sectors.issued += sectors;
+	if (!left)
 		trim->took_ns = trim->took_ns ? (7 * trim->took_ns + took_ns) / 8 : took_ns;
-	} else {
-		trim->sectors.dropped += sectors;
-		if (status == BLK_STS_NOTSUPP)
-			trim->is_refused = true;
-		else
-			trim->errors++;
-	}
+	trim->sectors.dropped += left;
 	trim->time_ns += took_ns;
-	trim->in_flight -= sectors;
+	trim->in_flight -= left;
 	trim->flying--;
+	trim->ages[slot->age]--;
 	WRITE_ONCE(trim->busy, trim->busy - 1);
 	slot->start = 0;
 	slot->end = 0;
 	trim->rested_since = jiffies;
 	trim_look_again(trim, &slot->waiters);
 	trim_look_again(trim, &trim->held);
+	trim_look_again(trim, &trim->room);
 	mod_delayed_work(trim->wq, &trim->issue, 0);
 	wake_up(&trim->wait);
+}
+
+static void trim_end_discard(struct bio *bio)
+{
+	struct trim_slot *slot = container_of(bio, struct trim_slot, bio);
+	blk_status_t status = bio->bi_status;
+	struct trim *trim = slot->trim;
+	unsigned long flags;
+
+	bio_uninit(bio);
+	spin_lock_irqsave(&trim->lock, flags);
+	slot->has_failed = status;
+	if (!status) {
+		*(slot->is_zeroed ? &trim->sectors.zeroed : &trim->sectors.issued) += slot->size;
+		trim->in_flight -= slot->size;
+		slot->start += slot->size;
+	} else if (status != BLK_STS_NOTSUPP) {
+		trim->errors++;
+	} else if (slot->way == TRIM_DISCARD) {
+		trim->is_refused = true;
+	}
+	slot->is_back = trim->options.zeros && slot->start < slot->end;
+	if (slot->is_back)
+		mod_delayed_work(trim->wq, &trim->issue, 0);
+	else
+		trim_land(trim, slot);
 	spin_unlock_irqrestore(&trim->lock, flags);
+}
+
+/* Whether everything goes, whatever the policy says. */
+static bool trim_must_go(struct trim *trim)
+{
+	return trim->is_closing || !bio_list_empty(&trim->room) ||
+	       !bio_list_empty(&trim->flushing) || !bio_list_empty(&trim->flushes);
+}
+
+/*
+ * Chooses what goes next. What is too small to be discarded goes as zeros, if these
+ * are promised, when it has waited for long enough or all has to go; in turn with
+ * what is larger, so that a flush waits for neither for ever.
+ */
+static struct trim_extent *trim_pick(struct trim *trim)
+{
+	struct trim_extent *ready = trim_oldest(&trim->ready), *small = trim_oldest(&trim->small);
+	u64 hold = trim->options.hold_s * HZ;
+
+	if (!trim->options.zeros || !small || (ready && trim->commands & 1))
+		return ready;
+	if (trim->draining || trim_must_go(trim) || get_jiffies_64() - small->born >= hold)
+		return small;
+	return ready;
+}
+
+static enum trim_way trim_way(struct trim *trim, bool is_whole)
+{
+	if (trim->options.zeros != TRIM_ZEROS_ON && is_whole &&
+	    !(trim->options.zeros && trim->is_refused))
+		return TRIM_DISCARD;
+	return bdev_write_zeroes_sectors(trim->dev->bdev) ? TRIM_ZEROES : TRIM_PAGES;
 }
 
 /* Takes what to discard next; NULL if there is none, or all slots are in flight. */
 static struct trim_slot *trim_take(struct trim *trim)
 {
-	struct trim_extent *e = trim_oldest(&trim->ready);
+	sector_t start, end, at, max = bdev_max_discard_sectors(trim->dev->bdev);
+	struct trim_extent *e = trim_pick(trim);
 	struct trim_slot *slot = trim->slots;
-	sector_t start, end, max = bdev_max_discard_sectors(trim->dev->bdev);
+	bool is_whole;
 
 	if (!e || trim->flying == trim->options.workers)
 		return NULL;
@@ -784,9 +1059,14 @@ static struct trim_slot *trim_take(struct trim *trim)
 		slot++;
 	start = e->start;
 	end = e->end;
-	/* It is ready: there is a whole unit in it. */
-	trim_whole_units(trim, &start, &end);
-	max = min_t(sector_t, max, UINT_MAX >> SECTOR_SHIFT);
+	is_whole = trim_whole_units(trim, &start, &end);
+	if (!is_whole) {
+		start = e->start;
+		end = e->end;
+	}
+	max = max ? min_t(sector_t, max, UINT_MAX >> SECTOR_SHIFT) : TRIM_DISCARD_MAX;
+	if (trim->options.max_kib)
+		max = min_t(sector_t, max, trim->options.max_kib * 2ULL);
 	if (end - start > max) {
 		sector_t whole = max;
 
@@ -794,27 +1074,116 @@ static struct trim_slot *trim_take(struct trim *trim)
 		end = start + (whole ? whole : min_t(sector_t, trim->granularity, end - start));
 	}
 	slot->born = e->born;
-	slot->start = start;
-	slot->end = end;
+	slot->age = e->age;
 	/* Never seen as idle between set and flight. */
 	trim->flying++;
+	trim->ages[slot->age]++;
 	WRITE_ONCE(trim->busy, trim->busy + 1);
+	at = start;
+	trim_take_out(trim, &at, end);
+	if (at == start) {
+		/* No memory for a split: what is before it goes first. */
+		end = start;
+		start = e->start;
+		is_whole = false;
+		at = start;
+		trim_take_out(trim, &at, end);
+	}
+	slot->start = start;
+	slot->end = end;
+	slot->way = trim_way(trim, is_whole);
+	slot->is_zeroed = !is_whole || slot->way == TRIM_PAGES ||
+			  (slot->way == TRIM_ZEROES && trim->options.zeros != TRIM_ZEROS_ON);
+	slot->began = ktime_get();
 	trim->in_flight += end - start;
-	trim_take_out(trim, start, end);
 	trim->commands++;
 	return slot;
 }
 
 static void trim_submit(struct trim_slot *slot)
 {
+	static const blk_opf_t ops[] = {
+		[TRIM_DISCARD] = REQ_OP_DISCARD,
+		[TRIM_ZEROES] = REQ_OP_WRITE_ZEROES,
+		[TRIM_PAGES] = REQ_OP_WRITE,
+	};
+	blk_opf_t op = ops[slot->way];
 	struct bio *bio = &slot->bio;
+	unsigned int pages;
 
-	slot->began = ktime_get();
-	bio_init(bio, slot->trim->dev->bdev, NULL, 0, REQ_OP_DISCARD);
+	slot->size = slot->end - slot->start;
+	if (slot->way == TRIM_PAGES)
+		slot->size = min_t(unsigned int, slot->size, TRIM_ZERO_PAGES * PAGE_SECTORS);
+	/* Some devices leave a partial unit alone if they may unmap it. */
+	if (slot->way == TRIM_ZEROES && slot->is_zeroed)
+		op |= REQ_NOUNMAP;
+	pages = slot->way == TRIM_PAGES ? DIV_ROUND_UP(slot->size, PAGE_SECTORS) : 0;
+	bio_init(bio, slot->trim->dev->bdev, pages ? trim_zero_pages : NULL, pages, op);
+	bio->bi_vcnt = pages;
 	bio->bi_iter.bi_sector = slot->start;
-	bio->bi_iter.bi_size = (slot->end - slot->start) << SECTOR_SHIFT;
+	bio->bi_iter.bi_size = slot->size << SECTOR_SHIFT;
 	bio->bi_end_io = trim_end_discard;
 	submit_bio(bio);
+}
+
+static void trim_fail(struct trim *trim, struct bio_list *list)
+{
+	bio_list_merge(&trim->failed, list);
+	bio_list_init(list);
+}
+
+/*
+ * Puts what could not be made zeros back into the set, where reads of it still return
+ * zeros and it is tried again. It is lost, and said to be, if the target is about to
+ * be gone or there is no memory. What waits for it is told.
+ */
+static void trim_give_back(struct trim *trim, struct trim_slot *slot)
+{
+	bool is_lost = trim->is_closing;
+
+	while (!is_lost && slot->start < slot->end) {
+		sector_t before = slot->start;
+
+		is_lost = !trim_add(trim, &slot->start, slot->end, true);
+		trim->in_flight -= slot->start - before;
+		spin_unlock_irq(&trim->lock);
+		spin_lock_irq(&trim->lock);
+	}
+	if (is_lost) {
+		spin_unlock_irq(&trim->lock);
+		DMERR_LIMIT("%s: sectors %llu to %llu could not be written with zeros: reads of what was discarded there may return old data",
+			    trim->dev->name, (u64)slot->start, (u64)slot->end);
+		spin_lock_irq(&trim->lock);
+	}
+	trim_fail(trim, &trim->flushing);
+	trim_fail(trim, &trim->flushes);
+	trim_fail(trim, &trim->room);
+	trim->is_failing = true;
+	trim->failed_at = jiffies;
+	trim_land(trim, slot);
+}
+
+/* Goes on with slots whose range is not all zeros yet when a bio has ended. */
+static void trim_go_on(struct trim *trim)
+{
+	struct trim_slot *slot;
+
+	for (slot = trim->slots; trim->flying && slot < trim->slots + trim->options.workers; slot++) {
+		if (!slot->is_back)
+			continue;
+		slot->is_back = false;
+		if (slot->has_failed) {
+			if (slot->way == TRIM_PAGES) {
+				trim_give_back(trim, slot);
+				continue;
+			}
+			slot->way = slot->way == TRIM_DISCARD ? trim_way(trim, false) : TRIM_PAGES;
+			slot->is_zeroed = true;
+		}
+		spin_unlock_irq(&trim->lock);
+		trim_submit(slot);
+		spin_lock_irq(&trim->lock);
+	}
 }
 
 /*
@@ -869,15 +1238,24 @@ static unsigned long trim_delay(struct trim *trim)
 
 	/* At the end of each, also of the last: a request that comes long after did not meet it. */
 	trim_learn(trim);
-	if (trim->is_refused)
+	if (trim->is_failing && !trim->is_closing) {
+		wait = trim->failed_at + TRIM_RETRY - jiffies;
+		if (wait - 1 < TRIM_RETRY)
+			return wait;
+		trim->is_failing = false;
+	}
+	e = trim_pick(trim);
+	if (e && trim_must_go(trim))
+		return 0;
+	if (trim->is_refused && !trim->options.zeros)
 		return trim_drop(trim) ? MAX_SCHEDULE_TIMEOUT : 1;
-	while ((e = trim_oldest(&trim->small)) && now - e->born >= hold) {
+	while (!trim->options.zeros && (e = trim_oldest(&trim->small)) && now - e->born >= hold) {
 		if (!count--)
 			return 1;
 		trim->sectors.dropped += e->end - e->start;
 		trim_free(trim, e);
 	}
-	e = trim_oldest(&trim->ready);
+	e = trim_pick(trim);
 	if (!e) {
 		/* With the gate closed, other writes may have taken out what these wait for. */
 		trim_look_again(trim, &trim->held);
@@ -921,27 +1299,44 @@ static unsigned long trim_delay(struct trim *trim)
 static void trim_issue(struct work_struct *work)
 {
 	struct trim *trim = container_of(to_delayed_work(work), struct trim, issue);
+	struct bio_list flushes = BIO_EMPTY_LIST, failed;
 	struct trim_slot *slot;
 	struct blk_plug plug;
-	unsigned long delay;
+	unsigned long delay = 0;
+	struct bio *bio;
 
 	/* A device that takes many ranges in one command gets them so. */
 	blk_start_plug(&plug);
 	spin_lock_irq(&trim->lock);
-	while (!(delay = trim_delay(trim)) && (slot = trim_take(trim))) {
+	trim_go_on(trim);
+	trim_turn(trim, &flushes);
+	while (bio_list_empty(&flushes) && !(delay = trim_delay(trim)) &&
+	       (slot = trim_take(trim))) {
 		spin_unlock_irq(&trim->lock);
 		trim_submit(slot);
 		/* A device that discards at once would keep this going. */
 		cond_resched();
 		spin_lock_irq(&trim->lock);
+		trim_turn(trim, &flushes);
 	}
 	/* A write may have taken out what was waited for. */
 	if (trim->draining)
 		wake_up(&trim->wait);
-	if (delay && delay != MAX_SCHEDULE_TIMEOUT)
+	trim_turn(trim, &flushes);
+	if (!trim->flying)
+		trim_look_again(trim, &trim->room);
+	failed = trim->failed;
+	bio_list_init(&trim->failed);
+	if (!bio_list_empty(&flushes))
+		mod_delayed_work(trim->wq, &trim->issue, 0);
+	else if (delay && delay != MAX_SCHEDULE_TIMEOUT)
 		queue_delayed_work(trim->wq, &trim->issue, delay);
 	spin_unlock_irq(&trim->lock);
 	blk_finish_plug(&plug);
+	while ((bio = bio_list_pop(&flushes)))
+		trim_submit_again(bio);
+	while ((bio = bio_list_pop(&failed)))
+		bio_io_error(bio);
 }
 
 /* Whether nothing of the set is left that was in it at this time. */
@@ -954,9 +1349,11 @@ static bool trim_is_drained(struct trim *trim, u64 mark)
 	spin_lock_irq(&trim->lock);
 	e = trim_oldest(&trim->ready);
 	is_drained = !e || mark < e->born;
+	e = trim_oldest(&trim->small);
+	is_drained &= !trim->options.zeros || !e || mark < e->born;
 	for (i = 0; i < trim->options.workers; i++)
 		is_drained &= !trim->slots[i].end || mark < trim->slots[i].born;
-	is_drained |= trim->is_refused && !trim->flying;
+	is_drained |= trim->is_refused && !trim->options.zeros && !trim->flying;
 	spin_unlock_irq(&trim->lock);
 	return is_drained;
 }
@@ -997,12 +1394,12 @@ static void trim_end_drain(struct trim *trim)
  * The target
  */
 
-/* An option is a number, or a choice between two words. */
+/* An option is a number, or a choice between words. */
 static const struct trim_option {
 	const char *name;
 	size_t at;
 	unsigned int min, max;
-	const char *words[2];	/* off, on */
+	const char *words[3];
 } trim_option_table[] = {
 	{ "workers", offsetof(struct trim_options, workers), 1, TRIM_WORKERS_MAX },
 	{ "quiet_ms", offsetof(struct trim_options, quiet_ms), 0, 60000 },
@@ -1012,6 +1409,9 @@ static const struct trim_option {
 	{ "policy", offsetof(struct trim_options, is_eager), 0, 1, { "quiet", "eager" } },
 	{ "full", offsetof(struct trim_options, is_full_pass), 0, 1, { "drop", "pass" } },
 	{ "reuse", offsetof(struct trim_options, is_reuse), 0, 1, { "off", "on" } },
+	{ "zeros", offsetof(struct trim_options, zeros), 0, 2, { "off", "on", "device" } },
+	{ "flush", offsetof(struct trim_options, is_flush_wait), 0, 1, { "pass", "wait" } },
+	{ "max_kib", offsetof(struct trim_options, max_kib), 0, UINT_MAX },
 	{ "low", offsetof(struct trim_options, low), 0, 100 },
 	{ "high", offsetof(struct trim_options, high), 0, 100 },
 };
@@ -1024,6 +1424,7 @@ static const struct trim_options trim_defaults = {
 	.drain_ms = 1000,
 	.is_full_pass = true,
 	.is_reuse = true,
+	.is_flush_wait = true,
 };
 
 static unsigned int *trim_value(struct trim_options *options, const struct trim_option *option)
@@ -1049,7 +1450,9 @@ static int trim_parse_option(struct trim_options *options, const char *text)
 	if (option->words[0]) {
 		r = match_string(option->words, ARRAY_SIZE(option->words), value);
 		if (r < 0) {
-			DMERR("%s: expected %s or %s", text, option->words[0], option->words[1]);
+			DMERR("%s: expected %s%s%s or %s", text, option->words[0],
+			      option->words[2] ? ", " : "", option->words[2] ?: "",
+			      option->words[1]);
 			return -EINVAL;
 		}
 		*number = r;
@@ -1060,7 +1463,7 @@ static int trim_parse_option(struct trim_options *options, const char *text)
 	}
 	return 0;
 unknown:
-	DMERR("%s: expected workers, quiet_ms, hold_s, limit, drain_ms, policy, full, reuse, low or high=VALUE",
+	DMERR("%s: expected workers, quiet_ms, hold_s, limit, drain_ms, policy, full, reuse, zeros, flush, max_kib, low or high=VALUE",
 	      text);
 	return -EINVAL;
 }
@@ -1086,6 +1489,11 @@ static int trim_parse(struct dm_target *ti, struct dm_arg_set *as, struct trim_o
 	}
 	if (!r && options->low > options->high) {
 		DMERR("low=%u: expected at most high=%u", options->low, options->high);
+		ti->error = "Invalid option";
+		r = -EINVAL;
+	}
+	if (!r && options->zeros && !options->is_full_pass) {
+		DMERR("full=drop: expected zeros=off, for what reads as zeros cannot be dropped");
 		ti->error = "Invalid option";
 		r = -EINVAL;
 	}
@@ -1175,6 +1583,10 @@ static int trim_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 	INIT_LIST_HEAD(&trim->active);
 	bio_list_init(&trim->deferred);
 	bio_list_init(&trim->held);
+	bio_list_init(&trim->room);
+	bio_list_init(&trim->flushing);
+	bio_list_init(&trim->flushes);
+	bio_list_init(&trim->failed);
 	spin_lock_init(&trim->lock);
 	init_waitqueue_head(&trim->wait);
 	INIT_DELAYED_WORK(&trim->issue, trim_issue);
@@ -1188,6 +1600,16 @@ static int trim_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 	/* The reset of a zone, and what is appended to one, would go unseen. */
 	if (bdev_is_zoned(trim->dev->bdev)) {
 		ti->error = "Device is zoned";
+		r = -EINVAL;
+		goto failed;
+	}
+	if (options.zeros && bdev_get_integrity(trim->dev->bdev)) {
+		ti->error = "zeros: device has integrity data, which zeros from memory lack";
+		r = -EINVAL;
+		goto failed;
+	}
+	if (options.zeros == TRIM_ZEROS_ON && !bdev_write_zeroes_sectors(trim->dev->bdev)) {
+		ti->error = "zeros=on: device cannot write zeros by itself";
 		r = -EINVAL;
 		goto failed;
 	}
@@ -1213,6 +1635,8 @@ static int trim_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 	ti->num_discard_bios = 1;
 	ti->num_secure_erase_bios = 1;
 	ti->num_write_zeroes_bios = 1;
+	/* The set is a cache then, also over a device without. */
+	ti->flush_supported = options.zeros && options.is_flush_wait;
 	return 0;
 failed:
 	trim_dtr(ti);
@@ -1271,6 +1695,7 @@ static void trim_resume(struct dm_target *ti)
 	trim->is_refused = !bdev_max_discard_sectors(bdev);
 	trim->is_interrupted = false;
 	trim->is_stopped = false;
+	trim->is_closing = false;
 	spin_unlock_irq(&trim->lock);
 }
 
@@ -1293,21 +1718,40 @@ static void trim_presuspend_undo(struct dm_target *ti)
 	trim_set_interrupted(ti->private, false);
 }
 
-/* What is pending goes within the bound; what is left then is dropped. */
-static void trim_stop(struct trim *trim)
+/* Begins to issue what is pending. Returns the jiffies that this may take. */
+static long trim_begin_stop(struct trim *trim)
 {
 	bool may_drain;
 
 	spin_lock_irq(&trim->lock);
+	/* What reads as zeros has to become zeros. */
+	trim->is_closing = trim->options.zeros;
 	may_drain = trim->options.drain_ms && !trim->is_paused && !trim_decide(trim);
+	if (trim->is_closing)
+		mod_delayed_work(trim->wq, &trim->issue, 0);
 	spin_unlock_irq(&trim->lock);
-	if (may_drain) {
-		u64 mark = trim_begin_drain(trim);
+	if (trim->options.zeros)
+		return MAX_SCHEDULE_TIMEOUT;
+	if (!may_drain)
+		return 0;
+	trim->stop_mark = trim_begin_drain(trim);
+	return msecs_to_jiffies(trim->options.drain_ms);
+}
 
-		wait_event_timeout(trim->wait, trim_is_drained(trim, mark),
-				   msecs_to_jiffies(trim->options.drain_ms));
+static bool trim_has_stopped(struct trim *trim)
+{
+	if (trim->options.zeros)
+		return !READ_ONCE(trim->busy);
+	return trim_is_drained(trim, trim->stop_mark);
+}
+
+/* Drops what is left, but not with zeros, where what still comes is issued at once. */
+static void trim_end_stop(struct trim *trim, long allowed)
+{
+	if (trim->options.zeros)
+		return;
+	if (allowed)
 		trim_end_drain(trim);
-	}
 	spin_lock_irq(&trim->lock);
 	trim->is_stopped = true;
 	spin_unlock_irq(&trim->lock);
@@ -1321,23 +1765,44 @@ static void trim_stop(struct trim *trim)
 static void trim_postsuspend(struct dm_target *ti)
 {
 	struct trim *trim = ti->private;
+	long allowed = trim_begin_stop(trim);
 
-	trim_stop(trim);
+	if (allowed)
+		wait_event_timeout(trim->wait, trim_has_stopped(trim), allowed);
+	trim_end_stop(trim, allowed);
 	wait_event(trim->wait, trim_is_landed(trim));
+	spin_lock_irq(&trim->lock);
+	trim->is_stopped = true;
+	spin_unlock_irq(&trim->lock);
 	cancel_delayed_work_sync(&trim->issue);
 	flush_work(&trim->retry);
 	trim_deactivate(trim);
 }
 
-/* Devices are about to be shut down, which would lose what is in flight. */
+/*
+ * Devices are about to be shut down, which would lose what is in flight. All targets
+ * stop at the same time, so that many take no longer than one.
+ */
 static int trim_reboot(struct notifier_block *block, unsigned long event, void *data)
 {
+	unsigned long begun = jiffies;
 	struct trim *trim;
+	long left;
 
 	mutex_lock(&trim_active_lock);
+	list_for_each_entry(trim, &trim_active, active)
+		trim->stop_allowed = trim_begin_stop(trim);
 	list_for_each_entry(trim, &trim_active, active) {
-		trim_stop(trim);
-		wait_event_timeout(trim->wait, trim_is_landed(trim), TRIM_REBOOT_MAX);
+		left = trim->options.zeros ? TRIM_REBOOT_MAX : trim->stop_allowed;
+		left -= jiffies - begun;
+		if (left > 0)
+			wait_event_timeout(trim->wait, trim_has_stopped(trim), left);
+		trim_end_stop(trim, trim->stop_allowed);
+	}
+	begun = jiffies;
+	list_for_each_entry(trim, &trim_active, active) {
+		left = TRIM_REBOOT_MAX - (long)(jiffies - begun);
+		wait_event_timeout(trim->wait, trim_is_landed(trim), max(left, 0L));
 	}
 	mutex_unlock(&trim_active_lock);
 	return NOTIFY_DONE;
@@ -1366,6 +1831,48 @@ static int trim_drain(struct trim *trim)
 	return r;
 }
 
+/*
+ * Adds again all that the map has as discarded and not written since, for whoever was
+ * told that it is discarded does not ask again. That nobody else wrote to the device,
+ * while this was suspended, is for the sender to know.
+ */
+static int trim_redo(struct trim *trim)
+{
+	unsigned long unit = 0, last, most = max(TRIM_DISCARD_MAX >> trim->unit_shift, 1);
+	int r = 0;
+
+	if (!trim->unused) {
+		DMERR("message redo: expected a table with high=, which has a map of what is in use");
+		return -EINVAL;
+	}
+	spin_lock_irq(&trim->lock);
+	WRITE_ONCE(trim->busy, trim->busy + 1);
+	spin_unlock_irq(&trim->lock);
+	/* A write sees busy and takes its range out, or the map has seen the write: trim_map(). */
+	smp_mb();
+	while (!r && (unit = find_next_bit(trim->unused, trim->units, unit)) < trim->units) {
+		sector_t at = trim->start + ((sector_t)unit << trim->unit_shift), before = at, end;
+
+		spin_lock_irq(&trim->lock);
+		last = find_next_zero_bit(trim->unused, min(unit + most, trim->units), unit);
+		end = trim->start + ((sector_t)last << trim->unit_shift);
+		if (trim->is_stopped || (trim->is_refused && !trim->options.zeros) ||
+		    (at < end && !trim_add(trim, &at, end, false)))
+			r = -EBUSY;
+		trim->sectors.received += at - before;
+		spin_unlock_irq(&trim->lock);
+		/* What is added by halves begins with the unit where it stopped. */
+		unit = at < end ? (at - trim->start) >> trim->unit_shift : last;
+		cond_resched();
+	}
+	spin_lock_irq(&trim->lock);
+	WRITE_ONCE(trim->busy, trim->busy - 1);
+	if (!trim->is_stopped)
+		mod_delayed_work(trim->wq, &trim->issue, 0);
+	spin_unlock_irq(&trim->lock);
+	return r;
+}
+
 static int trim_message(struct dm_target *ti, unsigned int argc, char **argv, char *result,
 			unsigned int maxlen)
 {
@@ -1385,12 +1892,18 @@ static int trim_message(struct dm_target *ti, unsigned int argc, char **argv, ch
 		spin_unlock_irq(&trim->lock);
 		return 0;
 	}
+	if (!strcasecmp(word, "redo"))
+		return trim_redo(trim);
 	if (!strcasecmp(word, "drop")) {
+		if (trim->options.zeros) {
+			DMERR("message drop: what reads as zeros cannot be dropped; expected drain");
+			return -EINVAL;
+		}
 		trim_drop_all(trim);
 		return 0;
 	}
 unknown:
-	DMERR("message %s: expected pause, resume, drain or drop", word);
+	DMERR("message %s: expected pause, resume, drain, drop or redo", word);
 	return -EINVAL;
 }
 
@@ -1435,6 +1948,7 @@ static const struct {
 	{ "reused", offsetof(struct trim_sectors, reused) },
 	{ "issued", offsetof(struct trim_sectors, issued) },
 	{ "passed", offsetof(struct trim_sectors, passed) },
+	{ "zeroed", offsetof(struct trim_sectors, zeroed) },
 	{ "dropped", offsetof(struct trim_sectors, dropped) },
 	{ "pending", offsetof(struct trim_sectors, pending) },
 };
@@ -1471,7 +1985,17 @@ static void trim_status(struct dm_target *ti, status_type_t type, unsigned int s
 		break;
 	case STATUSTYPE_IMA:
 		DMEMIT_TARGET_NAME_VERSION(ti->type);
-		DMEMIT(",device_name=%s,start=%llu;", trim->dev->name, start);
+		DMEMIT(",device_name=%s,start=%llu", trim->dev->name, start);
+		for (i = 0; i < ARRAY_SIZE(trim_option_table); i++) {
+			const struct trim_option *option = &trim_option_table[i];
+			unsigned int value = *trim_value(&trim->options, option);
+
+			if (option->words[0])
+				DMEMIT(",%s=%s", option->name, option->words[value]);
+			else
+				DMEMIT(",%s=%u", option->name, value);
+		}
+		DMEMIT(";");
 		break;
 	}
 }
@@ -1501,7 +2025,7 @@ static void trim_io_hints(struct dm_target *ti, struct queue_limits *limits)
  */
 static struct target_type trim_target = {
 	.name = "trim",
-	.version = {1, 0, 0},
+	.version = {1, 1, 0},
 	.features = DM_TARGET_PASSES_INTEGRITY | DM_TARGET_NOWAIT | DM_TARGET_PASSES_CRYPTO,
 	.module = THIS_MODULE,
 	.ctr = trim_ctr,
@@ -1523,6 +2047,8 @@ static int __init trim_init(void)
 {
 	int r;
 
+	for (r = 0; r < TRIM_ZERO_PAGES; r++)
+		trim_zero_pages[r] = (struct bio_vec){ ZERO_PAGE(0), PAGE_SIZE, 0 };
 	trim_extents = KMEM_CACHE(trim_extent, 0);
 	if (!trim_extents)
 		return -ENOMEM;

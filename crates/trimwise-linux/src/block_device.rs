@@ -83,7 +83,7 @@ pub struct BlockStat {
     pub read: Bytes,
     pub written: Bytes,
     pub in_flight: u64,
-    /// Discards; `None` before Linux 4.18, which does not count them.
+    /// Discards; `None` before Linux 4.19, which does not count them.
     pub discards: Option<DiscardCounts>,
 }
 

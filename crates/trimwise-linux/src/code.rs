@@ -75,6 +75,7 @@ const DOCTOR: &str = "docs/guide.md#is-trim-on-and-does-it-arrive-doctor";
 const FLEET: &str = "docs/guide.md#many-hosts";
 const CONFIGURING: &str = "docs/guide.md#configuring-it";
 const FAILS: &str = "docs/guide.md#when-a-drive-or-a-path-fails";
+const OPTIONS: &str = "docs/guide.md#mount-options";
 const METRICS: &str = "docs/guide.md#metrics";
 const TRIM: &str = "docs/guide.md#trimming-a-mounted-file-system";
 const SECRECY: &str = "docs/book/secrecy.md#what-discards-reveal-through-encryption";
@@ -344,7 +345,7 @@ codes! {
     GranularityTooCoarse Note "space.granularity.too-coarse", DOCTOR, ["pieces_smaller_than_a_chunk_stay_with_discard_alone"];
         "The mount option discard sends what is freed piece by piece, and pieces smaller than the lender's chunk do not come back."
         "Trim at intervals as well: fstrim sends neighbouring free pieces as one."
-        "discard_granularity of a layer down to the lender is 64 KiB or more, discard is in effect, and nothing trims at intervals, or what does is ext4's fstrim before Linux 6.12."
+        "discard_granularity of a layer down to the lender is 64 KiB or more, discard is in effect, and nothing trims at intervals, or what does is ext4's fstrim before Linux 6.12, 6.1.113 and 5.10.227."
     PoolNearlyFull Problem "space.pool.nearly-full", DOCTOR, ["a_pool_that_runs_full_is_a_problem"];
         "The pool below the file system is 80 % full or fuller, in space or metadata, or takes no more writes; a note for the file system that holds an image."
         "Trim every file system that lies on it, remove snapshots, or extend it."
@@ -501,6 +502,10 @@ codes! {
         "The daemon cannot manage a file system."
         "`trimwise explain MOUNT` says why."
         "The daemon failed to examine it, or one of its helper processes hangs."
+    DaemonMountTaken Problem "daemon.mount.taken", OPTIONS, ["each_finding_of_a_fleet_has_a_code", "each_problem_of_the_daemon_has_its_code"];
+        "Another trimwised manages a file system, so this one leaves it alone."
+        "Let one daemon manage it: `manage = \"listed\"`, or stop one of them."
+        "Another daemon holds the lock of the file system in /run/trimwise/file-systems."
     DaemonTrouble Problem "daemon.trim.trouble", FAILS, ["stale_space_drives_that_ignore_trim_and_policies_that_differ_are_shown", "each_problem_of_a_file_system_has_its_code"];
         "Trimming a file system fails, hangs or is refused."
         "`trimwise explain MOUNT` says why; see the kernel's log, too."
@@ -520,7 +525,7 @@ codes! {
     TrimUnverified Unchecked "trim.sent.unverified", TRIM, ["each_verdict_of_a_trim_has_its_code", "a_trim_by_the_daemon_has_the_code_of_how_it_ended"];
         "TRIM was sent, but a failure would not have shown."
         "`trimwise verify dir:MOUNT` reads the disk."
-        "Neither the file system nor a tracepoint reports failed discards here, or they do not reach every drive."
+        "Neither the file system nor a tracepoint reports failed discards here, less was sent than its map shows, or they do not reach every drive."
     TrimOnVirtualDisk Note "trim.sent.on-virtual-disk", TRIM, ["each_verdict_of_a_trim_has_its_code", "a_trim_by_the_daemon_has_the_code_of_how_it_ended"];
         "A virtual disk accepted the TRIM; its host may ignore it."
         "Let the host pass discards on, as QEMU does with discard=unmap."

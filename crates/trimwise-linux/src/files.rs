@@ -125,14 +125,16 @@ pub fn read_input(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Time to wait for the other side of a named pipe, which may be about to start.
+pub(crate) const OTHER_SIDE_WAIT: Duration = Duration::from_secs(5);
+
 /// Opens a pipe or a device for writing. Waits a while for a pipe's reader, which may be about to start, but not
 /// forever.
 ///
 /// # Errors
 /// Errors of the operating system, or that no program reads the pipe.
 pub fn open_output(path: &Path) -> io::Result<File> {
-    const READER_WAIT: Duration = Duration::from_secs(5);
-    let until = Instant::now() + READER_WAIT;
+    let until = Instant::now() + OTHER_SIDE_WAIT;
     let file = loop {
         let flags = OFlags::NONBLOCK.bits().cast_signed();
         match OpenOptions::new().write(true).custom_flags(flags).open(path) {
@@ -140,7 +142,7 @@ pub fn open_output(path: &Path) -> io::Result<File> {
                 if Instant::now() >= until {
                     let why = format!(
                         "no program has opened this pipe for reading within {} s",
-                        READER_WAIT.as_secs()
+                        OTHER_SIDE_WAIT.as_secs()
                     );
                     return Err(io::Error::other(why));
                 }

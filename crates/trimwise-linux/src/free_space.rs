@@ -26,6 +26,16 @@ pub enum Estimate {
     Bound(Bytes),
 }
 
+impl Estimate {
+    /// Returns the bytes of all extents that would be sent; `None` if there is only a bound.
+    pub fn exact(&self) -> Option<Bytes> {
+        match self {
+            Self::Extents(extents) => Some(extents.bytes),
+            Self::Bound(_) => None,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extents {
     pub count: u64,
@@ -49,7 +59,7 @@ pub fn estimate(
 ) -> Result<Estimate, Errno> {
     if let (Kind::Ext4 | Kind::Xfs, Some(layout), [device]) = (kind, layout, devices) {
         match free_extents(file.as_fd(), kind, layout, device, span, least) {
-            // The kernel lacks GETFSMAP (ext4 before 4.16), or the file system runs in user space.
+            // The kernel lacks GETFSMAP (before 4.12), or the file system runs in user space.
             Err(Errno::NOTTY | Errno::OPNOTSUPP) => {}
             done => return done.map(Estimate::Extents),
         }
@@ -60,7 +70,7 @@ pub fn estimate(
 }
 
 /// The shortest extent that FITRIM sends for a minimum of `asked`: at least the device's granularity, in whole
-/// clusters. ext4 rounds down to clusters (`ext4_trim_fs`), XFS up (`xfs_ioc_trim`).
+/// clusters. ext4 rounds down to blocks, then up to clusters (`ext4_trim_fs`), XFS up (`xfs_ioc_trim`).
 pub(crate) fn least_extent(
     kind: Kind,
     layout: Option<&Layout>,
@@ -233,8 +243,9 @@ impl<'a> Sum<'a> {
         }
     }
 
-    /// Splits the open extent at groups, as FITRIM works group by group, and clips it to the span. Since Linux 6.6,
-    /// ext4 sends an extent that crosses the end of the span up to the end of its group (`ext4_try_to_trim_range`).
+    /// Splits the open extent at groups, as FITRIM works group by group, and clips it to the span. Since Linux 6.8
+    /// and stable kernels of early 2024, ext4 sends an extent that crosses the end of the span up to the end of its
+    /// group (`ext4_try_to_trim_range`, commit 68da4c44b994).
     fn close(&mut self) {
         let Some((start, end)) = self.open.take() else { return };
         let (mut at, last) = (start.max(self.span.start), end.min(self.span.end));

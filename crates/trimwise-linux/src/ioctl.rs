@@ -1,6 +1,6 @@
 //! The ioctl calls of trimwise: FITRIM, FS_IOC_GETFSMAP, FS_IOC_FIEMAP, XFS_IOC_FSGEOMETRY_V1, BLKDISCARD,
 //! NVME_IOCTL_ADMIN_CMD and RNDADDTOENTCNT; sched_setscheduler(2); and submodules for io_uring (`ring`), child processes between fork and exec
-//! (`child`), loop devices (`loop_device`), the chunks of a btrfs (`btrfs`), and several system calls at once (`batch`).
+//! (`child`), inherited signals (`signals`), loop devices (`loop_device`), the chunks of a btrfs (`btrfs`), and several system calls at once (`batch`).
 //!
 //! The only unsafe code: rustix cannot know which structure an ioctl number takes, nor io_uring how long a buffer
 //! lives. Numbers and structures are those of Linux's include/uapi/linux/fs.h, fsmap.h, fiemap.h and nvme_ioctl.h, and
@@ -12,6 +12,7 @@ pub(crate) mod btrfs;
 pub mod child;
 pub mod loop_device;
 pub(crate) mod ring;
+pub mod signals;
 
 use std::ffi::c_void;
 use std::os::fd::BorrowedFd;

@@ -65,7 +65,8 @@ impl Mount {
 
     /// Returns true if a process serves the file system (FUSE); a call to it may block forever.
     pub fn is_served(&self) -> bool {
-        ["fuse", "fuseblk"].contains(&self.fs_type.as_str()) || self.fs_type.starts_with("fuse.")
+        // A subtype follows the dot: `fuse.sshfs`, `fuseblk.ntfs`.
+        ["fuse", "fuseblk"].contains(&self.fs_type.split('.').next().unwrap_or_default())
     }
 
     /// Returns true if the file system is read-only. A read-only mount of a writable file system does not count: a
@@ -275,6 +276,25 @@ mod tests {
         let mounts = parse_mountinfo(text);
         let is_same = |one: usize, other: usize| mounts[one].is_same_file_system(&mounts[other]);
         assert!(is_same(0, 1) && !is_same(2, 3) && !is_same(0, 2));
+    }
+
+    #[test]
+    fn regression_fuse_is_served_whatever_its_subtype() {
+        let is_served = |fs_type: &str| {
+            let line = format!("22 1 8:1 / / rw - {fs_type} /dev/sda1 rw\n");
+            parse_mountinfo(line.as_bytes())[0].is_served()
+        };
+        for (fs_type, expected) in [
+            ("fuse", true),
+            ("fuse.sshfs", true),
+            ("fuseblk", true),
+            ("fuseblk.hostile", true),
+            ("fusectl", false),
+            ("fuseblks", false),
+            ("ext4", false),
+        ] {
+            assert_eq!(is_served(fs_type), expected, "{fs_type}");
+        }
     }
 
     #[test]

@@ -109,8 +109,8 @@ pub enum Sends {
     /// In the call that removes a file, which waits: Linux's fs/fat/fatent.c (`fat_free_clusters`), fs/exfat/fatent.c,
     /// fs/ntfs3/fsntfs.c (`mark_as_free_ex`).
     InCall,
-    /// In each commit, which waits: ext4 (`ext4_process_freed_data`), btrfs without `async`
-    /// (`btrfs_finish_extent_commit`), jfs, nilfs2, gfs2.
+    /// In each commit, which waits: ext4 up to Linux 5.14 (`ext4_process_freed_data`; since then a worker follows the
+    /// commit), btrfs without `async` (`btrfs_finish_extent_commit`), jfs, nilfs2, gfs2.
     InCommit,
     /// In the background: XFS after each checkpoint of its log (`xfs_discard_extents`), btrfs with `discard=async`
     /// (fs/btrfs/discard.c), f2fs when it is idle (`issue_discard_thread`).

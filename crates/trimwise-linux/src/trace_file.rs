@@ -11,12 +11,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::time::Instant;
 
 use flate2::bufread::MultiGzDecoder;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use trimwise::trace::Part;
 
-use crate::files::{give_name, unfinished_beside};
+use crate::files::{OTHER_SIDE_WAIT, give_name, unfinished_beside};
 
 pub const STDIN: &str = "-";
 const BUFFER_BYTES: usize = 1 << 17;
@@ -99,9 +100,11 @@ impl Read for Missing {
     }
 }
 
-/// A pipe whose reads end when `stop` is raised, even if the writer is silent or missing.
+/// A pipe whose reads end when `stop` is raised, even if the writer is silent, and fail if a named pipe has no writer.
 struct Pipe {
     from: File,
+    /// When a named pipe must have a writer; `None` once it has had one.
+    writer_by: Option<Instant>,
     stop: Arc<AtomicBool>,
 }
 
@@ -113,6 +116,16 @@ impl Read for Pipe {
             }
             // A FIFO that nobody has opened for writing yet is neither readable nor at its end.
             match poll(&mut [PollFd::new(&self.from, PollFlags::IN)], Some(&POLL)) {
+                Ok(0) if self.writer_by.is_some() => match self.from.read(out) {
+                    Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.writer_by = None,
+                    Ok(0) if self.writer_by.is_none_or(|by| Instant::now() < by) => continue,
+                    Ok(0) => {
+                        let seconds = OTHER_SIDE_WAIT.as_secs();
+                        let why = format!("no program has opened this pipe for writing within {seconds} s");
+                        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+                    }
+                    read => return read,
+                },
                 Ok(0) | Err(rustix::io::Errno::INTR) => continue,
                 Ok(_) => {}
                 Err(error) => return Err(error.into()),
@@ -128,10 +141,10 @@ impl Read for Pipe {
 /// Opens the files of a trace; `-` is standard input. Once `stop` is raised, reads of a pipe fail. A missing file among
 /// those of blktrace fails when it is read.
 pub fn open(path: &Path, stop: &Arc<AtomicBool>) -> io::Result<Vec<Part<'static>>> {
-    let pipe = |from| plain_bytes(Pipe { from, stop: Arc::clone(stop) });
+    let pipe = |from, writer_by| plain_bytes(Pipe { from, writer_by, stop: Arc::clone(stop) });
     if path.as_os_str() == STDIN {
         let stdin = io::stdin().as_fd().try_clone_to_owned()?;
-        return Ok(vec![(STDIN.to_owned(), pipe(stdin.into())?)]);
+        return Ok(vec![(STDIN.to_owned(), pipe(stdin.into(), None)?)]);
     }
     let open = |path: PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -139,7 +152,7 @@ pub fn open(path: &Path, stop: &Arc<AtomicBool>) -> io::Result<Vec<Part<'static>
             return Ok((name, plain_bytes(File::open(path)?)?));
         }
         let fifo = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
-        Ok((name, pipe(fifo)?))
+        Ok((name, pipe(fifo, Some(Instant::now() + OTHER_SIDE_WAIT))?))
     };
     let files = files(path)?;
     let missing: Vec<_> =

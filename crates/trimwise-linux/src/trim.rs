@@ -1,8 +1,8 @@
 //! Trims a mounted file system manually, as fstrim(8) does, but in slices.
 //!
-//! FITRIM asks a file system to discard its free space in a range. On ext4 only a fatal signal stops a call, and
-//! nothing stops a discard in flight. So the range is split into slices of whole groups. Between two slices no file of
-//! the mount is open, so it can be unmounted, and the trim can be stopped or can pause.
+//! FITRIM asks a file system to discard its free space in a range. On ext4 only a fatal signal stops a call (or a host
+//! that suspends), and nothing stops a discard in flight. So the range is split into slices of whole groups. Between
+//! two slices no file of the mount is open, so it can be unmounted, and the trim can be stopped or can pause.
 //!
 //! Slices must find the same extents as one call over everything. Two things get in the way:
 //!
@@ -98,7 +98,7 @@ pub fn run(
     let before = target.counts()?;
     let least = target.least_extent(plan.min_extent)?;
     let trimmed = target.trimmed_groups(least);
-    let mut failures = Failures::watch(&target.devices);
+    let mut failures = Failures::watch(&target.devices, !target.stops.is_empty());
     let begun = Instant::now();
     let mut outcome = Outcome {
         slices_done: 0,
@@ -120,8 +120,16 @@ pub fn run(
         if let (TrimmedGroups::AgainSince { last }, 1..) = (trimmed, index) {
             target.restore_last_least(last);
         }
-        if let Err(error) = run_slice(target, slice, plan.min_extent, failures.as_mut(), &mut outcome) {
+        let min_extent = plan.min_extent;
+        // What ext4 skips is not in its map.
+        let skips = target.kind == Kind::Ext4 && !matches!(trimmed, TrimmedGroups::AgainSince { .. });
+        let sent = if skips { Ok(None) } else { target.estimate(slice, min_extent).map(|one| one.exact()) };
+        let done =
+            sent.and_then(|sent| run_slice(target, slice, min_extent, sent, failures.as_mut(), &mut outcome));
+        if let Err(error) = done {
             outcome.ended = Ended::Failed(error);
+        }
+        if matches!(outcome.ended, Ended::Failed(_)) {
             break;
         }
         outcome.slices_done += 1;
@@ -139,6 +147,7 @@ fn run_slice(
     target: &Target,
     slice: Span,
     min_extent: Bytes,
+    sent: Option<Bytes>,
     mut failures: Option<&mut Failures>,
     outcome: &mut Outcome,
 ) -> Result<(), TrimError> {
@@ -153,16 +162,18 @@ fn run_slice(
         return Err(TrimError::Hanging { path: target.shown(), in_flight: settled.in_flight });
     }
     let accounts = target.accounts(&before, answered, failures.and_then(Failures::count))?;
-    let (taken, is_failed) = match accounts.verdict(target.kind) {
-        Verdict::Taken(taken) => (Some(taken), false),
-        Verdict::Unverified => (None, false),
-        Verdict::Failed(taken) => (taken, true),
+    let accounts = Accounts { sent, ..accounts };
+    let (taken, is_known) = match accounts.verdict(target.kind) {
+        Verdict::Taken(taken) => (taken, true),
+        Verdict::Unverified(taken) => (taken, false),
+        Verdict::Failed(taken) => {
+            target.doubt_trimmed_groups();
+            outcome.ended = Ended::Failed(TrimError::Failed { path: target.shown(), accounts });
+            (taken.unwrap_or_default(), taken.is_some())
+        }
     };
-    outcome.taken.0 = outcome.taken.0.saturating_add(taken.unwrap_or_default().0);
-    outcome.is_unverified |= taken.is_none();
-    if is_failed {
-        return Err(TrimError::Failed { path: target.shown(), accounts });
-    }
+    outcome.taken.0 = outcome.taken.0.saturating_add(taken.0);
+    outcome.is_unverified |= !is_known;
     Ok(())
 }
 

@@ -99,6 +99,7 @@ struct Status {
     mounts_problem: Option<String>,
     limits_problem: Option<String>,
     metrics_problem: Option<String>,
+    taken_problem: Option<String>,
     #[serde(default)]
     codes: Vec<String>,
     file_systems: Vec<Managed>,
@@ -311,6 +312,7 @@ impl Fleet {
             (Code::DaemonMounts, status.mounts_problem),
             (Code::DaemonLimits, status.limits_problem),
             (Code::DaemonMetrics, status.metrics_problem),
+            (Code::DaemonMountTaken, status.taken_problem),
         ];
         let whole = whole.into_iter().filter_map(|(code, what)| Some((code, what?)));
         whole.for_each(|(code, what)| trouble("", code, what));

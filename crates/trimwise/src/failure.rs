@@ -8,6 +8,7 @@ mod tests;
 mod words;
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -15,6 +16,25 @@ use serde::{Deserialize, Serialize};
 use crate::words;
 pub use mistake::{Asked, Mistake, Mistakes, Place};
 pub use words::{Door, Key, Piece, Words, argument, key, set};
+
+/// Maximum length of a line of a message, in characters. What is longer quotes more than anybody reads.
+const LINE_MAX: usize = 1000;
+
+/// Shortens a line of a message in the middle: the beginning says what is wrong, and the end often why.
+pub fn cut(line: &str) -> Cow<'_, str> {
+    shortened(line, LINE_MAX)
+}
+
+/// Shortens a text in the middle to about as many characters as `most`.
+pub fn shortened(text: &str, most: usize) -> Cow<'_, str> {
+    if text.chars().nth(most).is_none() {
+        return text.into();
+    }
+    let at = |(index, _): (usize, char)| index;
+    let begin = text.char_indices().nth(most * 2 / 3).map_or(text.len(), at);
+    let end = text.char_indices().nth_back((most / 3).saturating_sub(1)).map_or(0, at);
+    format!("{} [...] {}", &text[..begin], &text[end..]).into()
+}
 
 /// Why there is no result; its text is for the user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,9 +57,10 @@ impl Failure {
             // Writing to a string cannot fail.
             Self::Usage(mistakes) => drop(mistakes.write(door, &mut said)),
             Self::Run(why) => drop(why.write(door, &mut said)),
-            other => said = other.to_string(),
+            Self::Unchecked(message) => said.push_str(message),
+            Self::Interrupted => said.push_str("interrupted"),
         }
-        said
+        said.split('\n').map(cut).collect::<Vec<_>>().join("\n")
     }
 
     /// Turns all fields into positional arguments, for readers who know only their values.
@@ -83,11 +104,6 @@ impl Failure {
 impl fmt::Display for Failure {
     /// Spells fields as on the command line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Usage(mistakes) => mistakes.fmt(f),
-            Self::Run(why) => why.fmt(f),
-            Self::Unchecked(message) => f.write_str(message),
-            Self::Interrupted => f.write_str("interrupted"),
-        }
+        f.write_str(&self.at(Door::Command))
     }
 }

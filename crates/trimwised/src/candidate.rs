@@ -15,8 +15,9 @@ pub struct Candidate {
     /// Path of the mount point for this process, below the host's root.
     pub path: PathBuf,
     pub devices: Vec<BlockDevice>,
-    pub disks: BTreeSet<String>,
-    /// True if the kernel reports every failed request of them.
+    /// Kernel names of its devices and of all below them, down to the disks.
+    pub layers: BTreeSet<String>,
+    /// True if the kernel reports every failed discard of them.
     pub reports_failures: bool,
     /// Identifies this mounting of it: see [`session_of`](crate::journal::session_of).
     pub session: Option<u64>,

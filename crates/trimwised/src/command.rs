@@ -14,6 +14,7 @@ use crate::speak::{Speaking, say};
 use crate::{Places, helper, lenders, look, sense, speak, worker, write};
 use trimwise_linux::daemon::config::{Config, DEFAULT_FILE};
 use trimwise_linux::host_root::HostRoot;
+use trimwise_linux::ioctl::signals;
 
 /// Decides when and what to trim on each mounted file system, in place of fstrim.timer and `discard`
 #[derive(Parser)]
@@ -86,6 +87,7 @@ fn as_process(role: &str) -> Option<io::Result<()>> {
 /// The program must call this function again when started with the argument that names such a process, such as
 /// [`helper::COMMAND`].
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    signals::reset();
     let mut arguments = arguments.into_iter().peekable();
     let role = arguments.peek().and_then(|first| first.to_str());
     if let Some(done) = role.and_then(as_process) {

@@ -308,9 +308,9 @@ fn choose(
     }
     found.candidates.push(Candidate {
         path: host.path(&mount.mount_point),
-        disks: known.map_or_else(
-            || doctor::disks(&HostRoot::default(), devices.iter().map(|device| &device.sysfs)),
-            |known| known.disks.clone(),
+        layers: known.map_or_else(
+            || doctor::layers(&HostRoot::default(), devices.iter().map(|device| &device.sysfs)),
+            |known| known.layers.clone(),
         ),
         reports_failures: known.map_or_else(|| reports_failures(&devices), |known| known.reports_failures),
         session: session_by(&devices),

@@ -3,8 +3,8 @@
 //! A [`Watcher`] has its own trace instance (Documentation/trace/ftrace.rst, "Instances") with its own buffers and
 //! events. In it, the tracepoints for frees of ext4 and XFS are enabled, filtered to the managed file systems. Records
 //! are read as the kernel wrote them, a page at a time, with each sample and whenever a buffer is half full. If they are not
-//! read in time, the kernel overwrites the oldest and counts them. The block layer's tracepoint for failed requests is
-//! enabled too, for discards: XFS ignores their result.
+//! read in time, the kernel overwrites the oldest and counts them. The block layer's tracepoints for failed requests and
+//! bios are enabled too, for discards: XFS ignores their result.
 //!
 //! Without tracefs, or without permission to use it, there is no watcher, and frees are only found from maps.
 
@@ -24,8 +24,8 @@ use trimwise_linux::tracefs::{Instance, InstanceError};
 const BUFFERS_KIB: usize = 8 << 10;
 const BUFFER_KIB_MAX: usize = 256;
 const BUFFER_KIB_MIN: usize = 64;
-/// Kernels before 6.2 wake a reader for each record, not for a half full buffer, so polling resumes only after this
-/// pause.
+/// Kernels before 6.1, 6.0.10 and 5.10.156 wake a reader for each record, not for a half full buffer, so polling resumes
+/// only after this pause.
 const REST: Duration = Duration::from_millis(10);
 
 #[derive(Debug, Default)]
@@ -33,7 +33,9 @@ pub(crate) struct Heard {
     /// Frees in traced order, by the file system's device.
     pub freed: BTreeMap<(u32, u32), Vec<Traced>>,
     pub lost: u64,
+    /// Devices on which discards failed, and those that only refused some as unsupported.
     pub failed: BTreeSet<(u32, u32)>,
+    pub refused: BTreeSet<(u32, u32)>,
 }
 
 /// A trace instance that reports frees. It is removed on drop.
@@ -79,11 +81,7 @@ impl Watcher {
         if self.events.is_empty() {
             return Err("this kernel has no tracepoint for frees on ext4 or XFS".to_owned());
         }
-        // Linux 5.18 and later.
-        self.find(Tracepoint::Error);
-        if self.events.contains_key(&Tracepoint::Error) {
-            self.instance.report_failed_discards().map_err(text)?;
-        }
+        self.events.extend(self.instance.report_failed_discards().map_err(text)?);
         self.pipes = self.instance.pipes().map_err(text)?;
         self.instance.write("trace", "").map_err(text)?; // drop old records
         self.instance.write("tracing_on", "1").map_err(text)
@@ -143,8 +141,7 @@ impl Watcher {
     pub fn check(&self) -> Result<(), String> {
         self.instance.expect_on("tracing_on")?;
         let used = |point: &&Tracepoint| {
-            **point == Tracepoint::Error
-                || self.watched.values().any(|&kind| tracepoint(kind) == Some(**point))
+            point.is_failure() || self.watched.values().any(|&kind| tracepoint(kind) == Some(**point))
         };
         let mut used = self.events.keys().filter(used);
         used.try_for_each(|&point| self.instance.expect_on(Instance::event(point, "enable")))
@@ -173,7 +170,11 @@ impl Watcher {
                     let read =
                         |(point, event): (&Tracepoint, &EventFormat)| Some((*point, event.read(record)?));
                     match self.events.iter().find_map(read) {
-                        Some((Tracepoint::Error, failed)) => drop(heard.failed.insert(failed.device)),
+                        Some((point, failed)) if point.is_failure() => {
+                            let is_refusal = point.is_refusal(&failed);
+                            let those = if is_refusal { &mut heard.refused } else { &mut heard.failed };
+                            those.insert(failed.device);
+                        }
                         Some((_, freed)) => heard.freed.entry(freed.device).or_default().push(freed),
                         None => {}
                     }

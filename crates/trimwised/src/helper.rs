@@ -18,6 +18,7 @@ use crate::process::{Process, line};
 use trimwise_linux::block_device::BlockDeviceError;
 use trimwise_linux::free_space::Listed;
 use trimwise_linux::layout::Kind;
+use trimwise_linux::mount::mount_of_open;
 use trimwise_linux::path_error::PathError;
 use trimwise_linux::remount;
 use trimwise_linux::trim::{Accounts, Meaning, Settled, Target, TrimError};
@@ -45,10 +46,14 @@ pub enum Task {
         expected: u64,
         /// True if discards of the last slice may be in flight. The helper then waits for them before it sends any.
         wait: bool,
+        /// True if discards of this file system failed before.
+        failed_before: bool,
     },
     Toggle {
         /// The option to set: `discard`, `nodiscard`, `discard=async`.
         option: String,
+        /// The file system's other options before the daemon changed this one, to be compared with those afterwards.
+        before: Option<Vec<String>>,
     },
 }
 
@@ -91,7 +96,12 @@ pub enum Answer {
         /// Known results of the discards. The daemon adds the failed requests.
         accounts: Accounts,
     },
-    Toggled,
+    Toggled {
+        /// Changes of other options that the kernel made with it and that were undone, in words.
+        undone: Vec<String>,
+        /// Other options that differ from `before`, in words.
+        differing: Vec<String>,
+    },
     /// Discards failed or are still in flight, so the result is unknown.
     Device {
         message: String,
@@ -185,28 +195,29 @@ fn perform(request: &Request, out: &mut impl Write) -> Result<Answer, TrimError>
             Ok(answer_with(out, &target.free_spans(Bytes(*min_extent), *from, *most)?))
         }
         Task::Walk => Ok(answer_with(out, &target.ranges(SPANS_MAX)?)),
-        Task::Trim { ranges, min_extent, lanes, expected, wait } => {
+        Task::Trim { ranges, min_extent, lanes, expected, wait, failed_before } => {
             if *wait && let Some(hang) = hanging(target.settle(Some(Bytes(u64::MAX)))?) {
                 return Ok(hang);
             }
             let begun = Instant::now();
             let before = target.before()?;
             let least = target.least_extent(Bytes(*min_extent))?;
-            let answered = trim(&target, ranges, least, *lanes)?;
+            let answered = trim(&target, ranges, least, *lanes, *failed_before)?;
             let of_fitrim = begun.elapsed();
-            let enough =
-                before.counted().filter(|_| *expected > 0).map(|counted| Bytes(counted.0 + expected));
+            let sent = Some(Bytes(*expected)).filter(|sent| sent.0 > 0);
+            let enough = before.counted().zip(sent).map(|(counted, sent)| Bytes(counted.0 + sent.0));
             let settled = target.settle(enough)?;
             if let Some(hang) = hanging(settled) {
                 return Ok(hang);
             }
             let took = of_fitrim + settled.took;
             let accounts = target.accounts(&before, Bytes(answered), None)?;
+            let accounts = Accounts { sent, failed_before: *failed_before, ..accounts };
             let took_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
             Ok(Answer::Trimmed { took_ns, accounts })
         }
-        Task::Toggle { option } => Ok(match remount::set(target.open()?, target.kind, option) {
-            Ok(()) => Answer::Toggled,
+        Task::Toggle { option, before } => Ok(match toggle(&target, option, before.as_deref())? {
+            Ok(toggled) => toggled,
             Err(error) => {
                 let message = format!("remounting with {option}: {error}");
                 if remount::is_for_good(&error) {
@@ -219,9 +230,26 @@ fn perform(request: &Request, out: &mut impl Write) -> Result<Answer, TrimError>
     }
 }
 
+fn toggle(target: &Target, option: &str, before: Option<&[String]>) -> Result<io::Result<Answer>, TrimError> {
+    let point = target.open()?;
+    let undone = match remount::set(&point, target.kind, option) {
+        Ok(undone) => undone,
+        Err(error) => return Ok(Err(error)),
+    };
+    let now = remount::others(&mount_of_open(&point)?);
+    let differing = before.map_or(Vec::new(), |before| remount::differences(before, &now));
+    Ok(Ok(Answer::Toggled { undone, differing }))
+}
+
 /// Trims ranges, several groups at once; returns the sum of FITRIM's return values. Calls in the same group would wait
 /// for each other: both ext4 and XFS lock it.
-fn trim(target: &Target, ranges: &[(u64, u64)], least: Bytes, lanes: u32) -> Result<u64, TrimError> {
+fn trim(
+    target: &Target,
+    ranges: &[(u64, u64)],
+    least: Bytes,
+    lanes: u32,
+    failed_before: bool,
+) -> Result<u64, TrimError> {
     let spans = ranges.iter().map(|&(start, end)| Span { start, end });
     let calls: Vec<Span> =
         spans.flat_map(|span| if lanes > 1 { target.slices(span, 1) } else { vec![span] }).collect();
@@ -229,6 +257,9 @@ fn trim(target: &Target, ranges: &[(u64, u64)], least: Bytes, lanes: u32) -> Res
     let in_turn = || -> Result<u64, TrimError> {
         let mut answered = 0u64;
         while let Some(&call) = calls.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if failed_before {
+                target.doubt_trimmed_groups();
+            }
             answered = answered.saturating_add(target.trim_slice(call, least)?.0);
         }
         Ok(answered)

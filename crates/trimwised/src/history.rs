@@ -9,6 +9,7 @@
 
 use std::collections::VecDeque;
 use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -17,6 +18,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, params};
 use serde::{Deserialize, Serialize};
 use trimwise::units::Bytes;
 
+use crate::places::open_own;
 use trimwise_linux::files::with_ending;
 
 /// Maximum number of entries waiting in memory; the oldest are dropped first.
@@ -160,7 +162,19 @@ impl Database {
                 drop(fs::rename(path, to));
             }
         }
+        self.keep_private();
         self.open_once()
+    }
+
+    /// Creates the database, or changes the mode of an older one, so that only its owner reads it whatever the umask is.
+    /// SQLite gives the files next to it the same mode.
+    fn keep_private(&self) {
+        let Ok(file) = open_own(&self.path, fs::File::options().read(true).write(true).create(true)) else {
+            return; // opening it says why
+        };
+        if file.metadata().is_ok_and(|found| found.mode() & 0o077 != 0) {
+            drop(file.set_permissions(fs::Permissions::from_mode(0o600)));
+        }
     }
 
     /// Performs an operation on the database. If it is damaged or not ours, repeats it on a new one.
@@ -371,6 +385,20 @@ mod tests {
         for i in from..from + n {
             history.add(Path::new("/home"), "reason", format!("entry {i} {}", "x".repeat(200)), i);
         }
+    }
+
+    #[test]
+    fn regression_only_its_owner_reads_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("history.db");
+        let mode = || fs::metadata(&path).unwrap().mode() & 0o777;
+        let mut one = history(folder.path(), Bytes::mib(1));
+        fill(&mut one, 0, 1);
+        one.flush();
+        assert_eq!(format!("{:o}", mode()), "600"); // the test's umask would give 644
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        assert_eq!(one.last(Path::new("/home"), 9).unwrap().len(), 1);
+        assert_eq!(format!("{:o}", mode()), "600");
     }
 
     #[test]

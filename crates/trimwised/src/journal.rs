@@ -16,6 +16,7 @@ use trimwise_linux::block_device::devices_of;
 use trimwise_linux::files::with_ending;
 use trimwise_linux::layout::Kind;
 use trimwise_linux::mount::Mount;
+use trimwise_linux::remount;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
@@ -23,6 +24,9 @@ pub struct Change {
     pub device: String,
     pub mount_point: PathBuf,
     pub was: String,
+    /// The file system's other options at that time; `None` if a version without them wrote this.
+    #[serde(default)]
+    pub others: Option<Vec<String>>,
     /// Identifies the mounting; `None` if the kernel does not report it.
     #[serde(default)]
     pub session: Option<u64>,
@@ -87,25 +91,32 @@ impl Journal {
         self.of(one).map(|change| change.was.as_str())
     }
 
-    fn of(&self, one: &Candidate) -> Option<&Change> {
+    pub fn of(&self, one: &Candidate) -> Option<&Change> {
         self.changes.iter().find(|change| is_of(change, &one.mount, one.session))
     }
 
-    /// Notes the value of an option before its first change. The caller must not change the option before the note is
-    /// saved.
-    pub fn note(&mut self, one: &Candidate) -> Noted {
+    /// Adds a change that a daemon with another state folder made, so that it is restored.
+    pub fn adopt(&mut self, change: Change) {
+        self.changes.push(change);
+        self.saving.changed();
+    }
+
+    /// Notes the value of an option before its first change: the present one, or that of `origin`, which another daemon
+    /// left. The caller must not change the option before the note is saved.
+    pub fn note(&mut self, one: &Candidate, origin: Option<&Change>) -> Noted {
         if !self.saving.has_begun() {
             return Noted::Failed("has not been read yet".to_owned());
         }
         if self.of(one).is_none() {
             let version = self.saving.changed();
-            let change = Change {
+            let change = origin.cloned().unwrap_or_else(|| Change {
                 numbers: one.mount.numbers,
                 device: one.mount.device.clone(),
                 mount_point: one.mount.mount_point.clone(),
                 was: one.mount.discard().to_owned(),
+                others: Some(remount::others(&one.mount)),
                 session: one.session,
-            };
+            });
             self.changes.push(change.clone());
             self.unsaved.push((change, version));
         }
@@ -120,10 +131,10 @@ impl Journal {
         }
     }
 
-    pub fn forget(&mut self, one: &Candidate) {
-        if let Some(change) = self.of(one).cloned() {
-            self.restored(&change);
-        }
+    pub fn forget(&mut self, one: &Candidate) -> Option<Change> {
+        let change = self.of(one).cloned()?;
+        self.restored(&change);
+        Some(change)
     }
 
     /// Removes a change that was undone or whose mount is gone. If that is not saved in time, the next daemon finds
@@ -193,7 +204,7 @@ mod tests {
             mount: mount.clone(),
             path: "/".into(),
             devices: Vec::new(),
-            disks: [].into(),
+            layers: [].into(),
             reports_failures: false,
             session: Some(7),
             loan: None,
@@ -211,9 +222,9 @@ mod tests {
             journal.saved(journal.saving.due(Instant::now()).unwrap(), Ok(()));
         };
         let mut journal = Journal::default();
-        assert!(matches!(journal.note(on), Noted::Failed(why) if why.contains("has not been read")));
+        assert!(matches!(journal.note(on, None), Noted::Failed(why) if why.contains("has not been read")));
         journal = open("boot").0;
-        assert_eq!((journal.note(on), journal.note(off)), (Noted::Waits, Noted::Waits));
+        assert_eq!((journal.note(on, None), journal.note(off, None)), (Noted::Waits, Noted::Waits));
         write(&mut journal);
         assert_eq!(journal.noted(on), Noted::Saved);
         let mut again = open("boot").0;
@@ -224,7 +235,7 @@ mod tests {
         assert!(open("boot").0.changes().is_empty());
         write(&mut {
             let mut once_more = open("boot").0;
-            once_more.note(on);
+            once_more.note(on, None);
             once_more
         });
         assert!(open("other").0.changes().is_empty() && !open("boot").0.changes().is_empty());
@@ -239,7 +250,7 @@ mod tests {
         fs::remove_dir_all(&path).unwrap();
         // A change that could not be noted must not be made.
         let mut failing = open("boot").0;
-        failing.note(on);
+        failing.note(on, None);
         failing.saved(failing.saving.due(Instant::now()).unwrap(), Err("full".to_owned()));
         assert_eq!((failing.noted(on), failing.was(on)), (Noted::Failed("full".to_owned()), None));
     }
@@ -256,6 +267,7 @@ mod tests {
             device: "/dev/none1".to_owned(),
             mount_point: "/".into(),
             was: "discard".to_owned(),
+            others: None,
             session,
         };
         assert_eq!(session_of(mount), None, "there is no such device");

@@ -46,6 +46,9 @@ pub struct Kept {
     pub unseen: u64,
     /// Start and end of each trimmed extent, in bytes, ascending.
     pub trimmed: Vec<(u64, u64)>,
+    /// True if some of them were sent, and may not have been taken.
+    #[serde(default)]
+    pub is_unverified: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -121,6 +124,7 @@ impl Kept {
         }
         Ok(Known {
             trimmed: self.trimmed.into_iter().map(|(start, end)| Span { start, end }).collect(),
+            is_unverified: self.is_unverified,
             forget_in: SimDuration::from_secs(forget_in),
             unseen: Bytes(self.unseen.saturating_add(unseen)),
         })
@@ -132,6 +136,7 @@ impl Kept {
             then: now,
             forget_in_s: known.forget_in.as_nanos() / 1_000_000_000,
             unseen: known.unseen.0,
+            is_unverified: known.is_unverified,
             // One invalid extent would invalidate the whole file.
             trimmed: numbers(&known.trimmed).into_iter().filter(|&(_, end)| end <= now.total).collect(),
         }
@@ -184,7 +189,8 @@ impl Store {
         }
         let mut hasher = DefaultHasher::new();
         for one in &file_systems {
-            (one.numbers, one.then.session, one.then.written, &one.trimmed).hash(&mut hasher);
+            (one.numbers, one.then.session, one.then.written, &one.trimmed, one.is_unverified)
+                .hash(&mut hasher);
         }
         if hasher.finish() == self.hash {
             return;
@@ -231,6 +237,7 @@ mod tests {
         let span = |start, end| Span { start, end };
         Known {
             trimmed: vec![span(0, 4096), span(8192, 1 << 20)],
+            is_unverified: true,
             forget_in: SimDuration::from_secs(1000),
             unseen: Bytes(5),
         }

@@ -12,9 +12,11 @@
 //! If tracefs is available, [`frees`] reports frees as they happen.
 //!
 //! The state folder keeps everything that must survive a kill -9: changed mount options ([`journal`]), the history
-//! ([`history`]), knowledge of trimmed space ([`known`]), and pauses ([`paused`]).
+//! ([`history`]), knowledge of trimmed space ([`known`]), and pauses ([`paused`]). Several daemons share no file system
+//! ([`claims`]).
 
 mod candidate;
+mod claims;
 pub mod command;
 mod discover;
 pub(crate) mod frees;

@@ -11,12 +11,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::event::PollFd;
 use trimwise::live::{
-    Cut, Facts, Failed, Known, Lender, Level, LiveHost, Order, Reason, Settings, Trimmed, Window,
+    Cut, Facts, Failed, Known, Lender, Level, LiveHost, Order, Reason, Sent, Settings, Trimmed, Window,
 };
 use trimwise::units::{Bytes, SimDuration, SimTime};
 
 pub(crate) use self::job::{Doing, Idle, Job};
 use crate::candidate::Candidate;
+use crate::claims::Claims;
 use crate::helper::{self, Answer, Probed, Request, Task};
 use crate::history::History;
 use crate::journal::{Journal, Noted};
@@ -45,6 +46,7 @@ pub struct Means<'a> {
     pub reports_failures: bool,
     pub spans_max: usize,
     pub journal: &'a mut Journal,
+    pub claims: &'a mut Claims,
     pub known: &'a mut Store,
     pub history: &'a mut History,
     pub left: &'a mut Left,
@@ -76,6 +78,10 @@ pub struct Managed {
     in_flight: bool,
     /// Failed discards during the slice in progress; `None` if they are not reported.
     failed: Option<u64>,
+    /// A layer refused discards during the slice in progress.
+    is_refused: bool,
+    /// Discards have failed since it was found.
+    failed_before: bool,
     /// True while the old mount option is being written to the journal.
     is_noting: bool,
     probe_again: SimTime,
@@ -83,8 +89,8 @@ pub struct Managed {
     /// Time of the last map, in seconds since 1970.
     pub looked_at_s: Option<u64>,
     pub trimmed_at_s: Option<u64>,
-    /// Slices since the last entry of the history, with the bytes that the device took and those that are unverified.
-    untold: (u64, u64, u64),
+    /// Slices since the last entry of the history, and what they sent.
+    untold: (u64, Sent),
 }
 
 impl Managed {
@@ -107,12 +113,14 @@ impl Managed {
             set: None,
             in_flight: false,
             failed: None,
+            is_refused: false,
+            failed_before: false,
             is_noting: false,
             probe_again: SimTime::ZERO,
             told: None,
             looked_at_s: None,
             trimmed_at_s: None,
-            untold: (0, 0, 0),
+            untold: (0, Sent::default()),
         }
     }
 
@@ -213,6 +221,7 @@ impl Managed {
         candidate: Candidate,
         asked_at: Instant,
         journal: &mut Journal,
+        claims: &mut Claims,
         history: &mut History,
     ) {
         if self.set.is_some_and(|(_, set_at)| asked_at < set_at) {
@@ -231,15 +240,20 @@ impl Managed {
         }
         let text = format!("{} was set by somebody else, and stays.", mount.discard());
         history.add(&mount.mount_point, "online", text, 0);
-        journal.forget(&self.candidate);
+        if let Some(change) = journal.forget(&self.candidate) {
+            claims.settle(&change);
+        }
     }
 
-    pub(crate) fn discards_failed(&mut self, disks: &BTreeSet<String>) {
-        let own = self.candidate.devices.iter().map(|device| &device.name).chain(&self.candidate.disks);
-        if let (Some(live), Some(disk)) = (&mut self.live, own.into_iter().find(|name| disks.contains(*name)))
-        {
+    /// Notes that discards failed on these devices, or were refused there as unsupported.
+    pub(crate) fn discards_failed(&mut self, failed: &BTreeSet<String>, refused: &BTreeSet<String>) {
+        let Some(live) = &mut self.live else { return };
+        let layers = &self.candidate.layers;
+        self.is_refused |= !layers.is_disjoint(refused);
+        if let Some(device) = layers.intersection(failed).next() {
             self.failed = self.failed.map(|failed| failed + 1);
-            live.device_failed(format!("discards failed: {disk} reported errors; see the kernel's log"));
+            self.failed_before = true;
+            live.device_failed(format!("discards failed: {device} reported errors; see the kernel's log"));
         }
     }
 
@@ -301,7 +315,7 @@ impl Managed {
     /// Starts the decision that waits. A slice waits while another one runs on one of its disks.
     pub(crate) fn start_held(&mut self, disks_busy: &BTreeSet<String>, means: &mut Means<'_>) {
         let is_trim = matches!(self.held, Some(Order::Trim(_)));
-        if !self.may_begin(means) || (is_trim && !self.candidate.disks.is_disjoint(disks_busy)) {
+        if !self.may_begin(means) || (is_trim && !self.candidate.layers.is_disjoint(disks_busy)) {
             return;
         }
         let Some(order) = self.held.take() else { return };
@@ -327,7 +341,7 @@ impl Managed {
                     format!("A slice of {} (dry run).", slice.bytes),
                     bytes,
                 );
-                let all = Trimmed { counted: None, taken: Some(slice.bytes) };
+                let all = Trimmed { counted: None, taken: slice.bytes, is_proven: true };
                 self.feed(means, |live, now, orders| live.trimmed(now, SimDuration::ZERO, Ok(all), orders));
             }
             Order::Trim(slice) => {
@@ -335,8 +349,9 @@ impl Managed {
                 // Unknown without a map.
                 let expected = if self.has_maps() { slice.bytes.0 } else { 0 };
                 self.failed = (means.reports_failures && self.candidate.reports_failures).then_some(0);
-                let task =
-                    Task::Trim { ranges, min_extent, lanes: slice.lanes, expected, wait: self.in_flight };
+                self.is_refused = false;
+                let (lanes, wait, failed_before) = (slice.lanes, self.in_flight, self.failed_before);
+                let task = Task::Trim { ranges, min_extent, lanes, expected, wait, failed_before };
                 self.begin(Doing::Trimming, task, means);
             }
             Order::Toggle { on } => self.toggle(on, means),
@@ -356,7 +371,8 @@ impl Managed {
         let noted = if std::mem::replace(&mut self.is_noting, true) {
             means.journal.noted(&self.candidate)
         } else {
-            means.journal.note(&self.candidate)
+            let origin = means.claims.changed(self.candidate.mount.numbers, self.candidate.session);
+            means.journal.note(&self.candidate, origin)
         };
         if noted == Noted::Waits {
             self.held = Some(Order::Toggle { on });
@@ -367,8 +383,13 @@ impl Managed {
             let failed = Failed::Again(format!("the journal of mount options cannot be written: {why}"));
             return self.feed(means, |live, now, orders| live.toggled(now, Err(failed), orders));
         }
+        if let Some(Err(why)) = means.journal.of(&self.candidate).map(|change| means.claims.note(change)) {
+            let failed = Failed::Again(format!("the old option cannot be noted for other daemons: {why}"));
+            return self.feed(means, |live, now, orders| live.toggled(now, Err(failed), orders));
+        }
         let option = if on { remount::on(self.kind()) } else { "nodiscard" };
-        self.begin(Doing::Toggling { on }, Task::Toggle { option: option.to_owned() }, means);
+        let task = Task::Toggle { option: option.to_owned(), before: None };
+        self.begin(Doing::Toggling { on }, task, means);
     }
 
     fn begin(&mut self, doing: Doing, task: Task, means: &mut Means<'_>) {
@@ -412,11 +433,15 @@ impl Managed {
                 self.tell_giving(means);
             }
             (Doing::Trimming, Answer::Trimmed { took_ns, accounts }) => {
-                let accounts = Accounts { failed: self.failed.take(), ..*accounts };
-                let taken = match accounts.verdict(self.kind()) {
-                    Verdict::Taken(taken) => Some(taken),
-                    Verdict::Unverified => None,
+                // Where TRIM is known to stop, refused discards are no news.
+                let refused = u64::from(self.is_refused && !accounts.stops);
+                let failed = self.failed.take().map(|failed| failed + refused);
+                let accounts = Accounts { failed, ..*accounts };
+                let (taken, is_proven) = match accounts.verdict(self.kind()) {
+                    Verdict::Taken(taken) => (taken, true),
+                    Verdict::Unverified(taken) => (taken, false),
                     Verdict::Failed(_) => {
+                        self.failed_before = true;
                         let message = accounts.failed_words();
                         let answer = Answer::Device { message, in_flight: false };
                         return self.done(doing, elapsed, spans, &answer, means);
@@ -425,19 +450,19 @@ impl Managed {
                 self.in_flight = false;
                 self.trimmed_at_s = Some(now_s());
                 let took = SimDuration::from_nanos(*took_ns);
-                let trimmed = Trimmed { counted: accounts.counted, taken };
+                let trimmed = Trimmed { counted: accounts.counted, taken, is_proven };
                 self.told.take_if(|told| *told == "failed"); // report the next failure again
                 let totals = |one: &Self| one.live.as_ref().map(LiveHost::totals).unwrap_or_default();
                 let before = totals(self);
                 self.feed(means, |live, now, orders| live.trimmed(now, took, Ok(trimmed), orders));
                 let after = totals(self);
                 self.untold.0 += after.slices - before.slices;
-                self.untold.1 += after.trimmed_bytes - before.trimmed_bytes;
-                self.untold.2 += after.unverified_bytes - before.unverified_bytes;
+                self.untold.1 += after.sent_since(&before);
             }
             (Doing::Trimming, answer) => {
                 self.failed = None;
                 let failed = answer.failed().unwrap_or(Failed::Interrupted);
+                self.failed_before |= matches!(failed, Failed::Device(_));
                 // Discards of an abandoned helper may be in flight too.
                 self.in_flight =
                     !matches!(answer, Answer::Device { in_flight: false, .. } | Answer::Never { .. });
@@ -452,7 +477,16 @@ impl Managed {
                     let option = if on { remount::on(self.kind()) } else { "nodiscard" };
                     self.candidate.mount.options.retain(|one| !turns_discard_on(one));
                     self.candidate.mount.options.extend(on.then(|| option.to_owned()));
-                    let text = format!("Remounted with {option}.");
+                    let also = match answer {
+                        Answer::Toggled { undone, .. } if !undone.is_empty() => {
+                            format!(
+                                " The kernel changed other options too, which was undone: {}.",
+                                undone.join(", ")
+                            )
+                        }
+                        _ => String::new(),
+                    };
+                    let text = format!("Remounted with {option}.{also}");
                     means.history.add(&self.candidate.mount.mount_point, "online", text, 0);
                 }
                 self.feed(means, |live, now, orders| live.toggled(now, result, orders));
@@ -525,17 +559,9 @@ impl Managed {
     }
 
     pub(crate) fn tell_trimmed(&mut self, history: &mut History) {
-        if let (slices @ 1.., bytes, unverified) = std::mem::take(&mut self.untold) {
-            let text = match unverified {
-                0 => format!("Slices: {slices}, together {}.", Bytes(bytes)),
-                _ => format!(
-                    "Slices: {slices}, together {}; {} more were sent, unverified: whether the drive took it does \
-                     not show here.",
-                    Bytes(bytes),
-                    Bytes(unverified)
-                ),
-            };
-            history.add(&self.candidate.mount.mount_point, "trimmed", text, bytes);
+        if let (slices @ 1.., sent) = std::mem::take(&mut self.untold) {
+            let text = format!("Slices: {slices}, together {}.", sent.words("trimmed"));
+            history.add(&self.candidate.mount.mount_point, "trimmed", text, sent.taken.0);
         }
     }
 }

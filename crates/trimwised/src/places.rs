@@ -1,8 +1,10 @@
 //! Paths of the daemon's files. It writes nowhere else, except to a metrics file that the configuration names.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::io::{self, Read as _};
+use std::os::unix::fs::{
+    DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -98,40 +100,74 @@ impl Places {
     }
 }
 
+/// Opens a file that only this program writes. Follows no link, waits for nothing, and refuses a file that has another
+/// name elsewhere.
+pub(crate) fn open_own(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    let file = options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).mode(0o600).open(path)?;
+    let found = file.metadata()?;
+    if !found.is_file() {
+        return Err(io::Error::other("is not a regular file"));
+    }
+    if found.nlink() > 1 {
+        return Err(io::Error::other("has another name (a hard link); expected a file of its own"));
+    }
+    Ok(file)
+}
+
 /// Creates the lock's folder, with this mode, and the lock, if they are missing. Fails if others can write to the
 /// folder.
 pub fn prepare(lock: &Path, mode: u32) -> Result<(), PlacesError> {
     let io = |source| PlacesError::Io { path: lock.to_owned(), source };
     lock.parent().map_or(Ok(()), |folder| make_folder(folder, mode))?;
     match fs::symlink_metadata(lock) {
-        Ok(found) if found.is_file() => return Ok(()),
+        Ok(found) if found.is_file() && found.nlink() <= 1 => return Ok(()),
+        Ok(found) if found.is_file() => {
+            // A hard link, whose other name may be anything. A running daemon's lock stays: a backup can link it.
+            let held = File::open(lock).map_err(io)?;
+            if !has_lock(&held) {
+                return Ok(());
+            }
+            fs::remove_file(lock).map_err(io)?;
+        }
         Ok(_) => fs::remove_file(lock).map_err(io)?, // a pipe, or a link to somewhere else
         Err(_) => {}
     }
-    OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(lock).map_err(io)?;
+    open_own(lock, OpenOptions::new().write(true).create(true)).map_err(io)?;
     Ok(())
 }
 
 /// Takes a lock, for as long as the file is open. Writes nothing, so a frozen disk cannot block it.
 pub fn hold(lock: &Path) -> Result<File, PlacesError> {
-    let mut options = OpenOptions::new();
-    options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
-    let file = options.open(lock).map_err(|source| PlacesError::Io { path: lock.to_owned(), source })?;
-    if has_lock(&file) {
-        return Ok(file);
-    }
-    let mut text = String::new();
-    drop(file.take(20).read_to_string(&mut text));
-    let pid = text.trim().parse::<u32>().map_or(String::new(), |pid| format!(" (process {pid})"));
-    Err(PlacesError::Taken { path: lock.to_owned(), pid })
-}
-
-pub fn name(lock: &Path, process: u32) -> Result<(), PlacesError> {
     let io = |source| PlacesError::Io { path: lock.to_owned(), source };
     let mut options = OpenOptions::new();
-    let mut file =
-        options.write(true).truncate(true).custom_flags(libc::O_NOFOLLOW).open(lock).map_err(io)?;
-    file.write_all(format!("{process}\n").as_bytes()).map_err(io)
+    options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    let mut file = options.open(lock).map_err(io)?;
+    if !has_lock(&file) {
+        let mut text = String::new();
+        drop(file.take(20).read_to_string(&mut text));
+        let pid = text.trim().parse::<u32>().map_or(String::new(), |pid| format!(" (process {pid})"));
+        return Err(PlacesError::Taken { path: lock.to_owned(), pid });
+    }
+    // Another daemon may have replaced it meanwhile, and have the lock of what is there now.
+    let (held, found) = (file.metadata().map_err(io)?, fs::symlink_metadata(lock).map_err(io)?);
+    if (held.dev(), held.ino()) != (found.dev(), found.ino()) {
+        file = open_own(lock, OpenOptions::new().read(true)).map_err(io)?;
+        if !has_lock(&file) {
+            return Err(PlacesError::Taken { path: lock.to_owned(), pid: String::new() });
+        }
+    }
+    Ok(file)
+}
+
+/// Writes the number of the process that has the lock into it.
+pub fn name(lock: &Path, process: u32) -> Result<(), PlacesError> {
+    let io = |source| PlacesError::Io { path: lock.to_owned(), source };
+    let file = open_own(lock, OpenOptions::new().write(true)).map_err(io)?;
+    let text = format!("{process}\n");
+    let written = file.write_all_at(text.as_bytes(), 0);
+    // On a full disk, an old name must not stay.
+    let length = if written.is_ok() { text.len() as u64 } else { 0 };
+    written.and(file.set_len(length)).map_err(io)
 }
 
 /// Takes the lock, retrying for a second: a helper that a killed daemon was about to start holds it until it execs or
@@ -145,7 +181,7 @@ fn has_lock(file: &File) -> bool {
     })
 }
 
-fn make_folder(path: &Path, mode: u32) -> Result<(), PlacesError> {
+pub(crate) fn make_folder(path: &Path, mode: u32) -> Result<(), PlacesError> {
     let io = |source| PlacesError::Io { path: path.to_owned(), source };
     if !path.exists() {
         fs::DirBuilder::new().mode(mode).recursive(true).create(path).map_err(io)?;
@@ -217,5 +253,32 @@ mod tests {
         }
         drop(held);
         lock("same", "same").unwrap();
+    }
+
+    #[test]
+    fn regression_a_hard_link_as_a_lock_is_replaced_and_what_it_links_to_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let (victim, lock) = (folder.path().join("victim"), folder.path().join("state/lock"));
+        fs::write(&victim, "precious").unwrap();
+        fs::DirBuilder::new().mode(0o700).create(lock.parent().unwrap()).unwrap();
+        fs::hard_link(&victim, &lock).unwrap();
+        let said = name(&lock, 4711).unwrap_err().to_string();
+        assert!(said.contains("has another name (a hard link)"), "{said}");
+        prepare(&lock, 0o700).unwrap();
+        let held = hold(&lock).unwrap();
+        name(&lock, 4711).unwrap();
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+        assert_eq!(fs::read_to_string(&lock).unwrap(), "4711\n");
+        name(&lock, 12).unwrap();
+        assert_eq!(fs::read_to_string(&lock).unwrap(), "12\n");
+
+        // A running daemon's lock is not replaced, even if a backup has linked it.
+        fs::hard_link(&lock, folder.path().join("backup")).unwrap();
+        prepare(&lock, 0o700).unwrap();
+        let said = hold(&lock).unwrap_err().to_string();
+        assert!(said.contains("another trimwised uses it (process 12)"), "{said}");
+        drop(held);
+        prepare(&lock, 0o700).unwrap();
+        hold(&lock).unwrap();
     }
 }

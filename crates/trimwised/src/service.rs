@@ -21,17 +21,18 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
 use thiserror::Error;
 use trimwise::live::{LiveHost, Reason, spans_each};
-use trimwise::units::{Bytes, SimDuration, SimTime};
+use trimwise::units::{SimDuration, SimTime};
 
 use self::lending::Lending;
 use self::looking::Looking;
 use self::restoring::Restoring;
 use self::state::State;
 use self::watching::Watching;
+use crate::claims::Claims;
 use crate::discover::Skipped;
 use crate::frees::Watcher;
 use crate::history::History;
-use crate::journal::{Change, Journal};
+use crate::journal::{Change, Journal, boot_id};
 use crate::known::Store;
 use crate::managed::{Idle, Managed, Means};
 use crate::metrics::listen::Endpoint;
@@ -108,6 +109,7 @@ struct Service {
     skipped: Vec<Skipped>,
     paused: Paused,
     journal: Journal,
+    claims: Claims,
     state: State,
     restoring: Vec<Restoring>,
     /// File systems whose options are restored once a helper is free.
@@ -180,6 +182,7 @@ impl Service {
             reloading: Vec::new(),
             is_ending: false,
             journal: Journal::default(),
+            claims: Claims::new(&options.places, boot_id()),
             state: State::new(&options),
             restoring: Vec::new(),
             restoring_later: BTreeSet::new(),
@@ -240,6 +243,7 @@ impl Service {
             reports_failures: self.watching.watcher.as_ref().is_some_and(Watcher::reports_failures),
             spans_max: spans_each(self.managed.len()),
             journal: &mut self.journal,
+            claims: &mut self.claims,
             history: &mut self.history,
             known: &mut self.known,
             left: &mut self.left,
@@ -276,6 +280,9 @@ impl Service {
             self.hear_lenders(now);
             if is_sample_due {
                 self.each(Managed::see_stuck);
+                if self.claims.try_again() {
+                    self.looking.discover_now();
+                }
                 self.idle.age(now, &mut self.left);
                 self.sample(now);
                 self.ask_lenders(now);
@@ -302,12 +309,12 @@ impl Service {
             .managed
             .values()
             .filter(|one| one.keeps_its_disks_busy())
-            .flat_map(|one| one.candidate.disks.clone())
+            .flat_map(|one| one.candidate.layers.clone())
             .collect();
         self.each(|one, means| {
             one.start_held(&busy, means);
             if one.keeps_its_disks_busy() {
-                busy.extend(one.candidate.disks.iter().cloned());
+                busy.extend(one.candidate.layers.iter().cloned());
             }
         });
     }
@@ -389,16 +396,14 @@ impl Service {
                 },
             }
         }
+        let refused = self.claims.refused();
+        failed.extend(refused.map(|(point, why)| format!("{}: {why}", point.display())));
         for one in self.managed.values() {
             let totals = one.live.as_ref().map(LiveHost::totals).unwrap_or_default();
-            let (trimmed, bytes) = (totals.trimmed_bytes, Bytes(totals.trimmed_bytes));
-            let unverified = match totals.unverified_bytes {
-                0 => String::new(),
-                sent => format!(", {} more sent but unverified", Bytes(sent)),
-            };
-            let point = one.candidate.mount.mount_point.display();
             let done = if self.options.dry_run { "would be trimmed" } else { "trimmed" };
-            drop(writeln!(io::stdout(), "{point}: {bytes} ({trimmed} bytes) {done}{unverified}"));
+            let sent = totals.sent().words(&format!("({} bytes) {done}", totals.trimmed_bytes));
+            let point = one.candidate.mount.mount_point.display();
+            drop(writeln!(io::stdout(), "{point}: {sent}"));
         }
         Some(if failed.is_empty() { Ok(()) } else { Err(ServiceError::NotTrimmed(failed.join("; "))) })
     }

@@ -100,7 +100,7 @@ fn each_finding_of_a_fleet_has_a_code() {
     let dir = tempfile::tempdir().unwrap();
     let fleet = dir.path();
     let mut whole = status(&[]);
-    for problem in ["config", "state", "history", "mounts", "limits", "metrics"] {
+    for problem in ["config", "state", "history", "mounts", "limits", "metrics", "taken"] {
         whole[format!("{problem}_problem")] = format!("{problem} fails.").into();
     }
     write(fleet, "all.json", &whole);
@@ -151,6 +151,7 @@ fn each_finding_of_a_fleet_has_a_code() {
             "all  metrics fails daemon.metrics.broken",
             "all  mounts fails daemon.mounts.unreadable",
             "all  state fails daemon.state.broken",
+            "all  taken fails daemon.mount.taken",
             "all  the configuration is broken: config fails daemon.config.broken",
             "dry / It hangs daemon.mount.problem",
             "laptop  Masked mount.timer.masked",

@@ -124,6 +124,17 @@ fn regression_a_file_may_be_named_like_a_format() {
 }
 
 #[test]
+fn regression_a_pipe_that_nobody_writes_to_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    assert!(Command::new("mkfifo").arg(dir.path().join("pipe")).status().unwrap().success());
+    let mut command = trimwise(dir.path(), "trace info pipe");
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("no program has opened this pipe for writing within 5 s"), "{said}");
+    assert_eq!(output.status.code(), Some(2), "{said}");
+}
+
+#[test]
 fn regression_one_stop_ends_what_waits_for_a_pipe() {
     let dir = tempfile::tempdir().unwrap();
     let made = Command::new("mkfifo").arg(dir.path().join("pipe")).status().unwrap();

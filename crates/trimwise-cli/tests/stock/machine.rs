@@ -79,8 +79,10 @@ impl Guest {
             fs::create_dir(&of_stack).unwrap();
             fs::write(of_stack.join("setup"), &stack.setup).unwrap();
             fs::write(of_stack.join("functions"), stack.functions()).unwrap();
-            if let Some(script) = &stack.script {
-                fs::write(of_stack.join("script"), script).unwrap();
+            for (name, script) in [("script", &stack.script), ("fault", &stack.fault)] {
+                if let Some(script) = script {
+                    fs::write(of_stack.join(name), script).unwrap();
+                }
             }
         }
         let guest = Self {

@@ -36,6 +36,8 @@ pub struct Stack {
     pub beneath: Option<String>,
     #[serde(default)]
     pub script: Option<String>,
+    #[serde(default)]
+    pub fault: Option<String>,
     pub reach: Expected<Reach>,
     #[serde(default)]
     pub stops: Option<String>,
@@ -199,6 +201,9 @@ pub struct Claim {
     pub verdict: String,
     /// Bytes that it says were trimmed.
     pub bytes: u64,
+    /// Bytes that the daemon says were sent, unverified, and those that still wait; `None` if it does not know.
+    pub unverified: u64,
+    pub waiting: Option<u64>,
 }
 
 impl Claim {
@@ -211,6 +216,8 @@ impl Claim {
             code: String::from_utf8_lossy(&text("rc")).trim().to_owned(),
             verdict: verdict.unwrap_or_default().to_owned(),
             bytes: bytes.unwrap_or(0),
+            unverified: json["unverified_bytes"].as_u64().unwrap_or(0),
+            waiting: json["waiting_bytes"].as_u64(),
         }
     }
 }
@@ -231,6 +238,9 @@ pub struct Measured {
     pub trim: Claim,
     pub verify: Claim,
     pub daemon: Claim,
+    /// What the daemon claims, and reached, once discards work again.
+    pub healed: Claim,
+    pub healed_reach: Option<Reach>,
     pub doctor: Doctor,
     /// All that they said.
     pub said: String,
@@ -283,8 +293,10 @@ impl Measured {
             trim: Claim::read(folder, "trim"),
             verify: Claim::read(folder, "verify"),
             daemon: Claim::read(folder, "daemon"),
+            healed: Claim::read(folder, "healed"),
+            healed_reach: sizes.reach("healed-trimmed"),
             doctor: Doctor::read(&folder.join("doctor.json")),
-            said: ["doctor.txt", "trim.txt", "verify.txt", "daemon.txt"].map(text).join("\n"),
+            said: ["doctor.txt", "trim.txt", "verify.txt", "daemon.txt", "healed.txt"].map(text).join("\n"),
             blamed: text("blamed").lines().map(str::to_owned).collect(),
             remedy: is_remedied.then(|| Remedy {
                 code: text("remedy.rc"),
@@ -314,7 +326,10 @@ impl Measured {
                     word(self.reach)
                 ));
             }
-            found.extend(self.claim_differences(stack, expected));
+            found.extend(match stack.fault {
+                None => self.claim_differences(stack, expected),
+                Some(_) => self.fault_differences(expected),
+            });
             found.extend(self.verdict_differences(stack, expected));
         }
         // Lines are folded.
@@ -388,6 +403,27 @@ impl Measured {
         let is_false = is_false.into_iter().filter(|(is_false, _)| *is_false);
         found.extend(is_false.map(|(_, claim)| format!("not all disks were reached, but: {claim:?}")));
         found
+    }
+
+    /// While discards fail, nobody may count them as done; and once they work again, what failed must be sent.
+    fn fault_differences(&self, expected: Reach) -> Vec<String> {
+        let Self { trim, daemon, healed, .. } = self;
+        let is_false = |claim: &Claim| expected == Reach::None && claim.bytes >= NOISE_BYTES;
+        let is_mended = healed.code == "0" && healed.bytes + healed.unverified >= NOISE_BYTES;
+        // What the daemon gave back before it met the fault does not come back once more.
+        let is_reached = [self.healed_reach, self.daemon_reach].contains(&Some(Reach::All));
+        let wrong = [
+            (trim.code != "1" || !["", "failed"].contains(&&*trim.verdict) || is_false(trim), trim),
+            (
+                daemon.code != "1"
+                    || daemon.waiting.is_some_and(|bytes| bytes < NOISE_BYTES)
+                    || is_false(daemon),
+                daemon,
+            ),
+            (!is_mended || !is_reached, healed),
+        ];
+        let wrong = wrong.into_iter().filter(|(is_wrong, _)| *is_wrong);
+        wrong.map(|(_, claim)| format!("discards failed, but: {claim:?} ({:?})", self.healed_reach)).collect()
     }
 
     fn told(&self) -> String {

@@ -87,9 +87,14 @@ outside; two words mean 6.1 and 6.12. *Doctor* and *verify* are the verdicts of 
 on that stack, and *remedy* what happened after doctor's commands were carried out as printed. *Lent* says what the commands
 did that doctor prints where space or memory is lent and nothing gives it back (nothing trims in the guest by itself). `trimwise trim` and the
 daemon are held to the same measure: they must reach what fstrim reaches, and claim nothing where nothing arrives.
+Where it stops at *a fault*, discards fail while they are sent, which both must say, and work again for verify and the
+rest: then the daemon sends what had failed, or it stays unverified (f2fs).
 
 Not here: bcachefs and composefs, whose tools Debian 12 and 13 do not have (the overlay that composefs consists of is
 here), and ZFS, which is not in these kernels.
+
+Which of these are safe over [dm-trim](../kernel/dm-trim/README.md#zeros), with which of its options, is said there: Linux
+RAID 4, 5 and 6 and LVM's need `zeros=on`, or a drive that reads as zeros and `zeros=device`; with neither they lose data.
 
 | stack | reaches | stops at | doctor | verify | remedy | lent |
 |---|---|---|---|---|---|---|

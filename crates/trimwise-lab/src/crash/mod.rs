@@ -16,6 +16,8 @@
 //! undoes that afterwards.
 
 mod check;
+#[cfg(test)]
+mod endings;
 pub mod kernel;
 mod power;
 mod recovery;

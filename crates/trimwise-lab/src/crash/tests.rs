@@ -1,15 +1,17 @@
 //! The checker finds nothing if nothing is wrong, and finds every faulty host.
 
 use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config as ProptestConfig, RngSeed};
 use trimwise::block::TargetFault;
 use trimwise::fs::Ext4;
 use trimwise::fs::sabotage::Sabotage;
-use trimwise::policy::{PolicySpec, Trimmer};
+use trimwise::policy::{Policy, PolicySpec, Trimmer};
 
-use super::{Broken, CUTS_PER_RUN, CrashError, CrashReport, CrashTest};
+use super::workload::Machine;
+use super::{Broken, CUTS_PER_RUN, CrashError, CrashReport, CrashTest, seed_of};
 
 /// Makes a run of `test` on a host with this fault.
 fn sabotaged_run(test: &CrashTest, run: u64, how: Sabotage) -> Result<CrashReport, CrashError> {
@@ -37,6 +39,48 @@ fn no_target_below_loses_anything() {
         assert_eq!(report.violations, 0, "{policy}:\n{}", details(&report));
         assert!(report.files_checked > 5 * report.cuts && report.trims > 50, "{policy}: {report:?}");
     }
+}
+
+/// Tight runs of each pair of policies: 3,000 cuts.
+const TIGHT_RUNS: usize = 30;
+
+/// Every policy of the file system, alone and over a target with every policy; first those that have a name.
+fn pairs() -> Vec<Policy> {
+    let alone = PolicySpec::examples();
+    let below = || alone.iter().copied().filter(|spec| spec.is_usable());
+    let over = |of_fs| below().map(move |target| Policy::over(of_fs, target));
+    let others = alone.iter().copied().filter(|&of_fs| of_fs != PolicySpec::COMMIT);
+    let named = alone.iter().copied().map(Policy::from).chain(over(PolicySpec::COMMIT));
+    named.chain(others.flat_map(over)).collect()
+}
+
+/// Freed blocks are soon written again, and writers wait for them. In full, each pair of policies has 3,000 cuts; in the
+/// quick tier it has 100, in one of the same runs.
+#[test]
+fn no_pair_of_policies_loses_anything_where_space_is_tight() {
+    let runs = if is_full() { TIGHT_RUNS } else { 1 };
+    let pairs = pairs();
+    let tight: Vec<u64> =
+        (0..).filter(|&run| Machine::of_seed(seed_of(1, run)).tight).take(TIGHT_RUNS).collect();
+    let next = AtomicUsize::new(0);
+    let work = || {
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(pair) = pairs.get(at) else { return };
+            let test = CrashTest { policy: pair.clone(), seed: 1, cuts: u64::MAX };
+            for &run in tight.iter().cycle().skip(at).take(runs) {
+                let report = test.one_run(run).unwrap_or_else(|error| panic!("{pair}, run {run}: {error}"));
+                assert_eq!(report.violations, 0, "{pair}:\n{}", details(&report));
+                assert_eq!(report.cuts, CUTS_PER_RUN, "{pair}");
+            }
+            println!("{pair}: {runs} runs");
+        }
+    };
+    std::thread::scope(|scope| {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap_or_else(|e| std::panic::resume_unwind(e)));
+    });
 }
 
 /// Samples each kind of policy, and checks that it was really tested: TRIMs besides those of the workload's own FITRIM,
@@ -72,6 +116,17 @@ proptest! {
         let test = CrashTest { policy: PolicySpec::examples()[policy].into(), seed, cuts: CUTS_PER_RUN };
         let report = test.one_run(0).unwrap();
         prop_assert_eq!(report.violations, 0, "{}:\n{}", test.policy, details(&report));
+    }
+}
+
+/// A writer without a free block waited, without an end or an event, for what was pending in the target, which withholds
+/// no blocks.
+#[test]
+fn regression_a_writer_does_not_wait_for_what_is_pending_in_a_target() {
+    for (seed, run) in [(1, 26), (2, 4), (3, 1)] {
+        let test = CrashTest { policy: Trimmer::DM_TRIM.in_force(), seed, cuts: 3_000 };
+        let report = test.one_run(run).unwrap_or_else(|error| panic!("seed {seed}, run {run}: {error}"));
+        assert_eq!(report.violations, 0, "{}", details(&report));
     }
 }
 

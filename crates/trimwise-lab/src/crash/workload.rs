@@ -43,7 +43,7 @@ pub struct Machine {
     converts: bool,
     narrow: bool,
     /// True if freed blocks are soon reused, while slow TRIMs are in the device together with everything else.
-    tight: bool,
+    pub(super) tight: bool,
     ballast_percent: u64,
     tasks: u64,
     files: u64,
@@ -71,6 +71,10 @@ impl fmt::Display for Machine {
 }
 
 impl Machine {
+    pub(super) fn of_seed(seed: u64) -> Self {
+        Self::draw(&mut Xoshiro256PlusPlus::seed_from_u64(seed))
+    }
+
     fn draw(rng: &mut impl Rng) -> Self {
         let kinds = [
             (LinkKind::Sata, TrimKind::AtaNonQueued),
@@ -148,13 +152,35 @@ pub struct Run {
 /// Called after each mount of a run, before anything happens there.
 pub(crate) type AfterMount = Rc<dyn Fn(&Ext4)>;
 
+/// What a run happens on.
+#[derive(Clone)]
+pub(super) struct Setting {
+    pub machine: Machine,
+    pub drive: SsdConfig,
+    pub host: HostConfig,
+    pub events_max: Budget,
+}
+
+impl Setting {
+    pub fn of(machine: Machine) -> Self {
+        Self { machine, drive: machine.drive(), host: machine.host(), events_max: EVENTS_MAX }
+    }
+}
+
 pub fn run(policy: &Policy, seed: u64, after_mount: AfterMount) -> Result<Run, CrashError> {
-    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-    let machine = Machine::draw(&mut rng);
+    run_on(policy, seed, &Setting::of(Machine::of_seed(seed)), after_mount)
+}
+
+pub(super) fn run_on(
+    policy: &Policy,
+    seed: u64,
+    setting: &Setting,
+    after_mount: AfterMount,
+) -> Result<Run, CrashError> {
+    let Setting { machine, host, .. } = *setting;
     let sim = Sim::new();
-    sim.set_budget(EVENTS_MAX);
-    let host = machine.host();
-    let ssd = Ssd::new(&machine.drive(), seed).map_err(|e| CrashError::Machine(e.to_string()))?;
+    sim.set_budget(setting.events_max);
+    let ssd = Ssd::new(&setting.drive, seed).map_err(|e| CrashError::Machine(e.to_string()))?;
     let queue = BlockQueue::new(&sim, ssd, host.queue);
     let policy = policy.clone();
     let result = sim.run(async move {

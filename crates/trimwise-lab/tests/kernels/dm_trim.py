@@ -1,8 +1,9 @@
 """Random writes, zeroes and discards on a block device; what was written last must be there.
 
-    dm_trim.py DEVICE MIB OPERATIONS SEED
+    dm_trim.py DEVICE MIB OPERATIONS SEED [zeros]
 
-A block whose last request was a discard may have its old content or zeros. Four threads, each with blocks of its own
+A block whose last request was a discard may have its old content or zeros; with `zeros`, it must read as zeros, and all
+blocks are read in between, too. Four threads, each with blocks of its own
 that lie between those of the others, so that extents are joined and cut across them. Prints `bad N`.
 """
 
@@ -18,10 +19,12 @@ BLOCK = 4096
 BLKDISCARD, BLKZEROOUT = 0x1277, 0x127F
 THREADS = 4
 
-device, mib, operations, seed = sys.argv[1], *map(int, sys.argv[2:])
+device, mib, operations, seed = sys.argv[1], *map(int, sys.argv[2:5])
+discarded = bytes(BLOCK) if sys.argv[5:] == ["zeros"] else None
 fd = os.open(device, os.O_RDWR | os.O_DIRECT)
 stripe = 16  # blocks
 last = [None] * ((mib << 20) // BLOCK)
+early = 0
 
 
 def content(block, version):
@@ -29,6 +32,7 @@ def content(block, version):
 
 
 def work(me):
+    global early
     draw = random.Random(seed * THREADS + me)
     buffer = mmap.mmap(-1, stripe * BLOCK)
     for version in range(1, operations // THREADS + 1):
@@ -40,6 +44,7 @@ def work(me):
         if kind < 0.45:
             last[begin:end] = [None] * (end - begin)
             fcntl.ioctl(fd, BLKDISCARD, extent)
+            last[begin:end] = [discarded] * (end - begin)
         elif kind < 0.55:
             fcntl.ioctl(fd, BLKZEROOUT, extent)
             last[begin:end] = [bytes(BLOCK)] * (end - begin)
@@ -51,16 +56,19 @@ def work(me):
             last[begin:end] = data
             if kind > 0.95:
                 os.fsync(fd)
+        if discarded and version % 2:
+            early += wrong(buffer, first)
+
+
+def wrong(buffer, at):
+    os.preadv(fd, [buffer], at * BLOCK)
+    blocks = enumerate(last[at : at + stripe])
+    return sum(expected is not None and buffer[i * BLOCK : (i + 1) * BLOCK] != expected for i, expected in blocks)
 
 
 def bad():
     buffer = mmap.mmap(-1, stripe * BLOCK)
-    count = 0
-    for at in range(0, len(last), stripe):
-        os.preadv(fd, [buffer], at * BLOCK)
-        for i, expected in enumerate(last[at : at + stripe]):
-            count += expected is not None and buffer[i * BLOCK : (i + 1) * BLOCK] != expected
-    return count
+    return sum(wrong(buffer, at) for at in range(0, len(last), stripe))
 
 
 threads = [threading.Thread(target=work, args=[me]) for me in range(THREADS)]
@@ -68,7 +76,7 @@ for thread in threads:
     thread.start()
 for thread in threads:
     thread.join()
-early = bad()
+early += bad()
 while os.system("dmsetup message lazy 0 drain") != 0:
     pass
 print("bad", early + bad())

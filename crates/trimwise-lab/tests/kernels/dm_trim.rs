@@ -66,7 +66,7 @@ impl Guest {
     /// Asserts that each byte that was received went one way.
     #[track_caller]
     fn is_balanced(&self) {
-        let ways = ["merged", "reused", "issued", "passed", "dropped", "pending"];
+        let ways = ["merged", "reused", "issued", "passed", "zeroed", "dropped", "pending"];
         let sum: u64 = ways.map(|name| self.number(name)).iter().sum();
         assert_eq!(self.number("received"), sum, "{}", self.output);
     }
@@ -215,7 +215,7 @@ fn bad_tables_and_messages_are_refused_and_the_log_says_why() {
         lazy2 && exit 8; dmsetup remove lazy2 || true; dmsetup table lazy; dmesg | grep trim:; echo ended 1";
     let guest = guest(&folder, "drive.toml", script);
     for why in [
-        "message later: expected pause, resume, drain or drop",
+        "message later: expected pause, resume, drain, drop or redo",
         "another trim target is over the same sectors of 254:0",
     ] {
         assert!(guest.output.contains(why), "{why}: {}", guest.output);

@@ -135,9 +135,9 @@ fn switched_off(node: &Node) -> Option<Finding> {
         let mend = format!("{mend} whatever sets it to 0 at each boot: a udev rule, tmpfiles.d, a script");
         Finding::new(Code::LimitSwitchedOff, node.name.clone(), what.clone()).mended_by(mend)
     };
-    // `queue_discard_max_store` in Linux's block/blk-sysfs.c accepts only 32-bit multiples of the granularity. Newer
-    // kernels (6.17, and stable ones such as 6.12.42) set the granularity to 0 along with the limit, and then reject
-    // everything but 0.
+    // `queue_max_discard_sectors_store` in Linux's block/blk-sysfs.c (`queue_discard_max_store` up to 6.1 at least)
+    // accepts only 32-bit multiples of the granularity. Newer kernels (6.17, and stable ones such as 6.12.42) set the
+    // granularity to 0 along with the limit, and then reject everything but 0.
     let Some(largest) = hardware.min(u32::MAX.into()).checked_div(granularity) else {
         return Some(match mapping::reload(&node.kind) {
             Some(commands) => wrong("reload its table, and remove".to_owned()).with_commands(commands, []),

@@ -94,22 +94,19 @@ const FAULTS: [Fault; 5] = [
         what: "discards data that are still in use on RAID 0 (the fault of May 2015)",
         mended: "Linux 4.1",
     },
-    // Commit e836007089ba (6.5), https://www.spinics.net/lists/raid/msg73934.html; 5.4.251 has it.
+    // Commit e836007089ba (6.5), https://www.spinics.net/lists/raid/msg73934.html; 5.4.251 has it, and by Debian's lists of
+    // changes 5.10.188, 6.1.40 and 6.4.5.
     Fault {
         code: Code::KernelLosesData,
         below: Below::Raid0Original,
         known: &[
             (Upstream, [5, 4, 0], [5, 4, 250]),
-            (Upstream, [5, 10, 0], [5, 10, 185]),
+            (Upstream, [5, 10, 0], [5, 10, 187]),
             (Upstream, [5, 15, 0], [5, 15, 118]),
-            (Upstream, [6, 1, 0], [6, 1, 36]),
+            (Upstream, [6, 1, 0], [6, 1, 39]),
+            (Upstream, [6, 4, 0], [6, 4, 4]),
         ],
-        possible: &[
-            (Upstream, [5, 10, 186], [5, 10, 188]),
-            (Upstream, [5, 15, 119], [5, 15, 121]),
-            (Upstream, [6, 1, 37], [6, 1, 39]),
-            (Upstream, [6, 2, 0], [6, 4, 3]),
-        ],
+        possible: &[(Upstream, [5, 15, 119], [5, 15, 121]), (Upstream, [6, 2, 0], [6, 3, LATEST])],
         what: "discards the wrong disks of a RAID 0 with the `original` layout over disks of different sizes",
         mended: "Linux 6.5, and 5.4.251 and other stable kernels of July 2023",
     },
@@ -127,15 +124,23 @@ const FAULTS: [Fault; 5] = [
 
 /// Kernels whose ext4 discards on through the free space behind what was freed: commit 68da4c44b994 (6.8) and its
 /// backports, from 5.15 on, where ext4 discards after the commit (`kernel/ext4-overtrim/REPORT.md`). Seen in the stable
-/// reviews of 5.15.149 and 6.6.16 and in the list of commits of 6.1.77; 6.7.4 is of the same week as 6.6.16. What was
-/// measured are Debian's 6.1 (later than 6.1.77) and 6.12, and 6.18. 5.10, 5.4 and 4.19 have the backport too, and there only
-/// FITRIM uses it.
+/// reviews of 5.15.149 and 6.6.16 and in Debian's list of the changes of 6.1.77; 6.7.4 is of the same week as 6.6.16. What
+/// was measured are Debian's 6.1 (later than 6.1.77) and 6.12, and 6.18. 5.10 (from 5.10.210 on), 5.4 and 4.19 have the
+/// backport too, and there only FITRIM uses it.
 const EXT4_OVERTRIMS: [Range; 5] = [
     (Upstream, [6, 8, 0], [LATEST, LATEST, LATEST]),
     (Upstream, [6, 7, 4], [6, 7, LATEST]),
     (Upstream, [6, 6, 16], [6, 6, LATEST]),
     (Upstream, [6, 1, 77], [6, 1, LATEST]),
     (Upstream, [5, 15, 149], [5, 15, LATEST]),
+];
+
+/// Kernels whose ext4 forgets that FITRIM trimmed a group when something in it is freed, even if mounted with discard: commit
+/// 20cee68f5b44 (6.12), and 6.1.113 and 5.10.227 by Debian's lists of changes. Whether other stable series have it is unknown.
+const EXT4_FORGETS_TRIMS: [Range; 3] = [
+    (Upstream, [6, 12, 0], [LATEST, LATEST, LATEST]),
+    (Upstream, [6, 1, 113], [6, 1, LATEST]),
+    (Upstream, [5, 10, 227], [5, 10, LATEST]),
 ];
 
 /// What Ubuntu's kernels end with; others, such as `aws`, count their builds by themselves.
@@ -237,6 +242,11 @@ impl Release {
     /// Whether ext4 with `discard` sends more than was freed.
     pub fn overtrims(&self) -> Has {
         self.has(&EXT4_OVERTRIMS, &[])
+    }
+
+    /// Returns true if fstrim certainly goes over a group again once something in it was freed.
+    pub fn forgets_trims(&self) -> bool {
+        self.has(&EXT4_FORGETS_TRIMS, &[]) == Has::Known
     }
 
     fn has_fault(&self, fault: &Fault) -> Has {

@@ -462,7 +462,7 @@ fn raid(stack: &Stack<'_>, node: &Node, level: &str) -> Finding {
 }
 
 /// Returns the smallest limit of a disk and the size of a stripe if RAID with parity refuses TRIM because the limit is
-/// below a stripe (`raid5_run` in Linux's drivers/md/raid5.c).
+/// below a stripe (`raid5_set_limits` in Linux's drivers/md/raid5.c, once `raid5_run`).
 fn too_small_for_stripe(stack: &Stack<'_>, node: &Node, level: &str) -> Option<(u64, u64)> {
     let disks = node.device.number("md/raid_disks").ok()?;
     let chunk = node.device.number("md/chunk_size").ok()?;

@@ -673,6 +673,12 @@ fn told(depth: usize, node: &Node) -> LayerReport {
     }
 }
 
+/// Returns the kernel names of these devices and of all below them.
+pub fn layers<'a>(root: &HostRoot, devices: impl Iterator<Item = &'a SysBlock>) -> BTreeSet<String> {
+    let devices: Vec<SysBlock> = devices.cloned().collect();
+    Graph::of(root, &[], &devices).nodes.into_iter().map(|node| node.name).collect()
+}
+
 /// Returns the kernel names of the disks below these devices, or of the lowest known devices where sysfs shows no disk.
 pub fn disks<'a>(root: &HostRoot, devices: impl Iterator<Item = &'a SysBlock>) -> BTreeSet<String> {
     let devices: Vec<SysBlock> = devices.cloned().collect();

@@ -10,6 +10,7 @@ use super::Finding;
 use super::disk::{Disk, Hypervisor, Transport};
 use super::ending::Stack;
 use super::graph::{Graph, Kind, Node};
+use super::kernels::Release;
 use super::mapping::is_thin;
 use crate::code::Code;
 use crate::held::{self, Fill};
@@ -370,11 +371,8 @@ fn too_coarse(stack: &Stack<'_>, purposes: &[Purpose], today: &Today) -> Option<
     let way = holding_data[..=down_to].iter().map(|&index| &stack.graph.nodes[index]);
     let of_node = |node: &'_ Node| node.device.queue("discard_granularity").ok().map(Bytes);
     let (granule, place) = way.filter_map(|node| Some((of_node(node)?, &node.name))).max()?;
-    // ext4 of Linux 6.12 forgets that a group was trimmed when something in it is freed; older ones did not while they
-    // were mounted with discard (`EXT4_MB_GRP_CLEAR_TRIMMED` in fs/ext4/mballoc.c; commit 20cee68f5b44).
     let kernel = stack.root.text("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let fstrim_skips =
-        stack.mount.fs_type == "ext4" && super::version(&kernel).is_none_or(|found| found < (6, 12));
+    let fstrim_skips = stack.mount.fs_type == "ext4" && !Release::of(stack.root, &kernel).forgets_trims();
     if !today.is_online() || granule < COARSE || !today.at_intervals.is_empty() && !fstrim_skips {
         return None;
     }

@@ -155,6 +155,10 @@ pub enum Tracepoint {
     /// `block:block_rq_error`: a request failed. The device is the whole disk, and positions are in sectors, as in all
     /// request tracepoints.
     Error,
+    /// `block:block_bio_complete`: a bio ended on a device without requests of its own, such as one of device-mapper. The
+    /// device is the one that the bio was sent to. Where the bio became a request, the request's events report it
+    /// instead (`blk_update_request`).
+    BioComplete,
     /// `block:block_rq_issue`: a request goes to the driver.
     Issue,
     /// `block:block_rq_complete`: a whole request, or its first sectors, completed.
@@ -186,6 +190,8 @@ pub struct Traced {
     pub count: u64,
     /// Operation and flags of a request, as letters (`blk_fill_rwbs()`).
     pub letters: [u8; LETTERS],
+    /// The error of a request or bio, negative as the kernel has it.
+    pub error: i32,
 }
 
 /// Includes a zero at the end.
@@ -209,6 +215,7 @@ pub struct EventFormat {
     group: Option<Field>,
     range: Option<(Field, Field)>,
     letters: Option<Field>,
+    error: Option<Field>,
 }
 
 impl Tracepoint {
@@ -217,6 +224,7 @@ impl Tracepoint {
             Self::Ext4 => "ext4/ext4_free_blocks",
             Self::Xfs => "xfs/xfs_free_extent",
             Self::Error => "block/block_rq_error",
+            Self::BioComplete => "block/block_bio_complete",
             Self::Issue => "block/block_rq_issue",
             Self::Complete => "block/block_rq_complete",
             Self::Requeue => "block/block_rq_requeue",
@@ -228,13 +236,27 @@ impl Tracepoint {
         }
     }
 
+    /// Returns true for the tracepoints that report failed discards, once enabled for them.
+    pub fn is_failure(self) -> bool {
+        matches!(self, Self::Error | Self::BioComplete)
+    }
+
+    /// Returns true if a layer above the disks refused a discard as unsupported (EOPNOTSUPP), as a target of device-mapper
+    /// does that has no discards where another has.
+    pub fn is_refusal(self, traced: &Traced) -> bool {
+        const REFUSED: i32 = -95;
+        self == Self::BioComplete && traced.error == REFUSED
+    }
+
     pub fn parse(self, text: &str) -> Option<EventFormat> {
         let id = text.lines().find_map(|line| line.strip_prefix("ID:"))?.trim().parse().ok()?;
         let range = match self {
             Self::Ext4 => Some(["block", "count"]),
             Self::Ext4Allocated => Some(["block", "len"]),
             Self::Xfs | Self::XfsAllocated => Some(["agbno", "len"]),
-            Self::Error | Self::Issue | Self::Complete | Self::Requeue => Some(["sector", "nr_sector"]),
+            Self::Error | Self::BioComplete | Self::Issue | Self::Complete | Self::Requeue => {
+                Some(["sector", "nr_sector"])
+            }
             Self::JournalSwitched | Self::JournalCommitted | Self::XfsCommitted => None,
         };
         let group = matches!(self, Self::Xfs | Self::XfsAllocated).then_some("agno");
@@ -248,6 +270,7 @@ impl Tracepoint {
             group: of(group)?,
             range: of(range.map(|[first, _]| first))?.zip(of(range.map(|[_, count]| count))?),
             letters: of(letters)?,
+            error: of(self.is_failure().then_some("error"))?,
         })
     }
 }
@@ -272,6 +295,7 @@ impl EventFormat {
             first: number(self.range.map(|(first, _)| first))?,
             count: number(self.range.map(|(_, count)| count))?,
             letters,
+            error: (number(self.error)? as u32).cast_signed(),
         })
     }
 }
@@ -350,7 +374,8 @@ mod tests {
         let lost = format.records(&page(&data, 0, &[]), |at, record| {
             found.extend(ext4.read(record).map(|freed| (at, freed)));
         });
-        let freed = |first, count| Traced { device: (7, 3), group: 0, first, count, letters: [0; LETTERS] };
+        let freed =
+            |first, count| Traced { device: (7, 3), group: 0, first, count, letters: [0; LETTERS], error: 0 };
         assert_eq!(
             (lost, found),
             (0, vec![(1_000_005, freed(1000, 8)), (1_000_016 + (7 << 27), freed(5, 1))])
@@ -378,7 +403,7 @@ mod tests {
         }
         let freed = xfs.read(&record).unwrap();
         let letters = [0; LETTERS];
-        assert_eq!(freed, Traced { device: (259, 1), group: 2, first: 100, count: 16, letters });
+        assert_eq!(freed, Traced { device: (259, 1), group: 2, first: 100, count: 16, letters, error: 0 });
         assert_eq!(
             freed.span(4096, 1 << 20, 1 << 40),
             Span { start: (2 << 20) + 409_600, end: (2 << 20) + 475_136 }

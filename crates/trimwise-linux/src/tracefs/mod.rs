@@ -81,11 +81,18 @@ impl Instance {
         if is_on { Ok(()) } else { Err(format!("{}: was turned off", path.display())) }
     }
 
-    /// Enables the tracepoint for failed requests, for discards only.
-    pub fn report_failed_discards(&self) -> Result<(), InstanceError> {
-        // Only discards have a D among their letters (blk_fill_rwbs()).
-        self.write(Self::event(Tracepoint::Error, "filter"), "rwbs ~ \"*D*\"")?;
-        self.write(Self::event(Tracepoint::Error, "enable"), "1")
+    /// Enables the tracepoints that report failed discards. Returns their layouts; none if this kernel cannot report all
+    /// (before Linux 5.18).
+    pub fn report_failed_discards(&self) -> Result<Vec<(Tracepoint, EventFormat)>, InstanceError> {
+        let find = |point| Some((point, self.find(point)?));
+        let found = [Tracepoint::Error, Tracepoint::BioComplete].map(find);
+        let Some(found) = found.into_iter().collect::<Option<Vec<_>>>() else { return Ok(Vec::new()) };
+        for &(point, _) in &found {
+            // Only discards have a D among their letters (blk_fill_rwbs()).
+            self.write(Self::event(point, "filter"), "error != 0 && rwbs ~ \"*D*\"")?;
+            self.write(Self::event(point, "enable"), "1")?;
+        }
+        Ok(found)
     }
 
     pub fn event(point: Tracepoint, file: &str) -> PathBuf {

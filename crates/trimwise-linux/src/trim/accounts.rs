@@ -1,11 +1,15 @@
-//! Decides if the drive took what a trim sent: one rule for `trimwise trim`, `verify` and the daemon.
+//! Decides what became of what a trim sent: one rule for `trimwise trim`, `verify` and the daemon.
 //!
-//! Three accounts tell of it, and none is complete. FITRIM's return value leaves out failed discards on ext4 and btrfs,
-//! and says nothing on XFS, which does not look at the result (`xfs_discard_endio`). The device's counter has every
-//! request that ended, failed ones too, and those that others sent. Failed requests are reported by a tracepoint
-//! (`block_rq_error`), where tracefs can be used and the disks have a request queue. Discards refused as unsupported
-//! show up only there: the kernel hides EOPNOTSUPP (`blkdev_issue_discard`), and then lowers the device's limit to
-//! zero.
+//! Four accounts tell of it, and none is complete. FITRIM's return value leaves out failed discards on ext4 and btrfs,
+//! and says nothing on XFS, which does not look at the result (`xfs_discard_endio`). The device's counter has the
+//! requests that ended, failed ones too, and those that others sent; device-mapper leaves out what some targets fail.
+//! The file system's own map says how much should have been sent. And tracepoints report failed discards, where tracefs
+//! can be used and the disks have a request queue: `block_rq_error` for requests, `block_bio_complete` for what fails in a
+//! layer above (a dm target), where no request is ever made. Discards refused as unsupported show up only there: the kernel
+//! hides EOPNOTSUPP (`blkdev_issue_discard`), and then lowers the device's limit to zero.
+//!
+//! After a failure, a file system believes that what failed was trimmed: ext4 marks the block group
+//! (`ext4_trim_all_free`), f2fs forgets the extent (`__remove_discard_cmd`). So what it leaves out later proves nothing.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -19,15 +23,18 @@ use crate::block_device::{BlockDevice, SysBlock};
 use crate::doctor;
 use crate::host_root::HostRoot;
 use crate::layout::Kind;
-use crate::tracefs::format::{EventFormat, Tracepoint};
+use crate::tracefs::format::{EventFormat, Traced, Tracepoint};
 use crate::tracefs::{Instance, InstanceError, TRACING, remove_left_behind};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Accounts {
+    /// What should be sent, according to the file system's map; `None` if it has none, or may leave out groups that it
+    /// has trimmed before.
+    pub sent: Option<Bytes>,
     pub answered: Bytes,
     /// Discards that the kernel counted on the devices meanwhile, from any source; `None` if it does not count them.
     pub counted: Option<Bytes>,
-    /// Failed discards on the disks below meanwhile; `None` if they are not reported.
+    /// Failed discards on the devices and below them meanwhile; `None` if they are not reported.
     pub failed: Option<u64>,
     /// True if the counter may include more than this trim sent: the file system sends discards of its own (`discard`),
     /// or a mapping counts one more than once.
@@ -35,41 +42,51 @@ pub struct Accounts {
     /// True if a layer below is known not to pass TRIM on to at least one of the drives. FITRIM succeeds above it, and
     /// devices count what they are sent.
     pub stops: bool,
+    /// True if discards of this file system failed before.
+    pub failed_before: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The drive took this much.
+    /// The drive took this much, and the file system had no more to send.
     Taken(Bytes),
-    /// No failure is known, but it might not show, or the discards do not reach every drive.
-    Unverified,
+    /// No failure is known, but it might not show, or the discards do not reach every drive. The drive took this much of
+    /// them for sure.
+    Unverified(Bytes),
     /// Discards failed. The drive took at most this much of them; `None` if that is unknown.
     Failed(Option<Bytes>),
 }
 
 impl Accounts {
     pub fn verdict(self, kind: Kind) -> Verdict {
+        use Verdict::{Failed, Taken, Unverified};
+        let Self { answered, counted, .. } = self;
         let reports = matches!(kind, Kind::Ext4 | Kind::Btrfs);
-        let answered =
-            reports.then(|| self.counted.map_or(self.answered, |counted| counted.min(self.answered)));
-        match (self.failed, self.counted) {
-            (Some(1..), _) => Verdict::Failed(answered),
-            _ if self.stops => Verdict::Unverified,
+        let at_most = if reports { answered } else { counted.unwrap_or_default() };
+        // Some discards failed, or another program sent some at the same time.
+        let excess = kind == Kind::Ext4 && !self.online && counted.is_some_and(|counted| counted > answered);
+        // The file system sent less than it had to, or less arrived.
+        let is_short = match self.sent {
+            Some(sent) => at_most < sent,
+            None => self.failed_before && at_most == Bytes(0),
+        };
+        let unless = |doubted: bool| {
+            let taken = self.sent.map_or(at_most, |sent| if reports { at_most } else { at_most.min(sent) });
+            if doubted && is_short { Unverified(taken) } else { Taken(taken) }
+        };
+        match (self.failed, counted) {
+            (Some(1..), _) => {
+                Failed(reports.then(|| counted.map_or(answered, |counted| counted.min(answered))))
+            }
+            _ if self.stops => Unverified(Bytes(0)),
             // The kernel counted less than FITRIM claims to have sent.
-            (_, Some(counted)) if reports && counted < self.answered => Verdict::Unverified,
-            (Some(0), counted) => match (answered, counted) {
-                (Some(bytes), _) | (None, Some(bytes)) => Verdict::Taken(bytes),
-                (None, None) => Verdict::Unverified,
-            },
-            // Some discards failed, or another program sent some at the same time.
-            (None, Some(counted)) if kind == Kind::Ext4 && !self.online && counted > self.answered => {
-                Verdict::Failed(answered)
-            }
-            (None, Some(_)) if kind == Kind::Btrfs || (kind == Kind::Ext4 && !self.online) => {
-                Verdict::Taken(self.answered)
-            }
-            (None, Some(Bytes(0))) if !self.online => Verdict::Taken(Bytes(0)),
-            (None, _) => Verdict::Unverified,
+            (_, Some(counted)) if reports && counted < answered => Unverified(Bytes(0)),
+            (Some(0), None) if !reports => Unverified(Bytes(0)),
+            (Some(0), _) => unless(excess || self.failed_before),
+            (None, Some(_)) if excess => Failed(Some(answered)),
+            (None, Some(_)) if kind == Kind::Btrfs || (kind == Kind::Ext4 && !self.online) => unless(true),
+            (None, Some(Bytes(0))) if !self.online => unless(true),
+            (None, _) => Unverified(Bytes(0)),
         }
     }
 
@@ -98,10 +115,12 @@ fn have_queues<'a>(root: &HostRoot, devices: impl IntoIterator<Item = &'a BlockD
     !disks.is_empty() && disks.iter().all(has_queue)
 }
 
-/// Counts failed discards on some disks, through a separate trace instance.
+/// Counts failed discards on some devices, through a separate trace instance.
 pub(super) struct Failures {
-    disks: BTreeSet<(u32, u32)>,
-    format: EventFormat,
+    devices: BTreeSet<(u32, u32)>,
+    /// Refused discards are no news where TRIM is known to stop.
+    stops: bool,
+    formats: Vec<(Tracepoint, EventFormat)>,
     // Declared before the instance, which cannot be removed while they are open.
     pipes: Vec<File>,
     instance: Instance,
@@ -111,29 +130,28 @@ const BUFFER_KIB: usize = 64;
 const NAME: &str = "trimwise-trim-";
 
 impl Failures {
-    pub fn watch(devices: &[BlockDevice]) -> Option<Self> {
+    pub fn watch(devices: &[BlockDevice], stops: bool) -> Option<Self> {
         if !reports_failures(devices) {
             return None;
         }
         let numbers = |disk: &String| SysBlock::named(&HostRoot::default(), disk).ok()?.numbers().ok();
-        let disks = doctor::disks(&HostRoot::default(), devices.iter().map(|device| &device.sysfs));
-        let disks = disks.iter().map(numbers).collect::<Option<BTreeSet<_>>>()?;
-        Self::on(Path::new(TRACING), disks)
+        let layers = doctor::layers(&HostRoot::default(), devices.iter().map(|device| &device.sysfs));
+        let layers = layers.iter().map(numbers).collect::<Option<BTreeSet<_>>>()?;
+        Self::on(Path::new(TRACING), layers, stops)
     }
 
-    fn on(tracing: &Path, disks: BTreeSet<(u32, u32)>) -> Option<Self> {
+    fn on(tracing: &Path, devices: BTreeSet<(u32, u32)>, stops: bool) -> Option<Self> {
         remove_left_behind(tracing, NAME);
         let instance = Instance::create(tracing, &format!("{NAME}{}", std::process::id())).ok()?;
-        let format = instance.find(Tracepoint::Error)?;
-        let begin = || -> Result<Vec<File>, InstanceError> {
+        let begin = || -> Result<_, InstanceError> {
             instance.set_buffers(0, BUFFER_KIB, BUFFER_KIB)?;
-            instance.report_failed_discards()?;
+            let formats = instance.report_failed_discards()?;
             let pipes = instance.pipes()?;
             instance.write("tracing_on", "1")?;
-            Ok(pipes)
+            Ok((formats, pipes))
         };
-        let pipes = begin().ok()?;
-        Some(Self { disks, format, pipes, instance })
+        let (formats, pipes) = begin().ok()?;
+        (!formats.is_empty()).then_some(Self { devices, stops, formats, pipes, instance })
     }
 
     /// Returns the number of discards that failed since the last call; `None` if some reports were lost.
@@ -144,8 +162,12 @@ impl Failures {
         for pipe in &mut self.pipes {
             while let Ok(n @ 1..) = pipe.read(&mut buffer) {
                 lost += page.records(&buffer[..n], |_, record| {
-                    let read = self.format.read(record);
-                    failed += u64::from(read.is_some_and(|read| self.disks.contains(&read.device)));
+                    let mut read =
+                        self.formats.iter().filter_map(|(point, format)| Some((point, format.read(record)?)));
+                    let is_failed = |(point, read): (&Tracepoint, Traced)| {
+                        self.devices.contains(&read.device) && !(self.stops && point.is_refusal(&read))
+                    };
+                    failed += u64::from(read.next().is_some_and(is_failed));
                 });
             }
         }
@@ -164,13 +186,26 @@ mod tests {
 
     const SENT: Bytes = Bytes::mib(80);
 
+    const ACCOUNTS: Accounts = Accounts {
+        sent: None,
+        answered: SENT,
+        counted: Some(SENT),
+        failed: None,
+        online: false,
+        stops: false,
+        failed_before: false,
+    };
+
     fn verdict(kind: Kind, answered: Bytes, counted: Option<Bytes>, failed: Option<u64>) -> Verdict {
-        Accounts { answered, counted, failed, online: false, stops: false }.verdict(kind)
+        Accounts { answered, counted, failed, ..ACCOUNTS }.verdict(kind)
     }
+
+    const KINDS: [Kind; 4] = [Kind::Ext4, Kind::Btrfs, Kind::Xfs, Kind::Other];
+    const UNVERIFIED: Verdict = Verdict::Unverified(Bytes(0));
 
     #[test]
     fn each_verdict_holds_up_to_its_limit() {
-        use Verdict::{Failed, Taken, Unverified};
+        use Verdict::{Failed, Taken};
         const LESS: Bytes = Bytes(SENT.0 - 1);
         const MORE: Bytes = Bytes(SENT.0 + 1);
         const NONE: Bytes = Bytes(0);
@@ -182,40 +217,98 @@ mod tests {
             (sent, Some(0), false, [Taken(SENT), Taken(SENT), Taken(SENT), Taken(SENT)]),
             (more, Some(0), false, [Taken(SENT), Taken(SENT), Taken(MORE), Taken(MORE)]),
             (more, Some(0), true, [Taken(SENT), Taken(SENT), Taken(MORE), Taken(MORE)]),
-            (less, Some(0), false, [Unverified, Unverified, Taken(LESS), Taken(LESS)]),
-            (None, Some(0), false, [Taken(SENT), Taken(SENT), Unverified, Unverified]),
+            (less, Some(0), false, [UNVERIFIED, UNVERIFIED, Taken(LESS), Taken(LESS)]),
+            (None, Some(0), false, [Taken(SENT), Taken(SENT), UNVERIFIED, UNVERIFIED]),
             // One failed.
             (sent, Some(1), false, [Failed(sent), Failed(sent), Failed(None), Failed(None)]),
             (less, Some(1), false, [Failed(less), Failed(less), Failed(None), Failed(None)]),
             (more, Some(1), true, [Failed(sent), Failed(sent), Failed(None), Failed(None)]),
             (None, Some(1), false, [Failed(sent), Failed(sent), Failed(None), Failed(None)]),
             // Failures are not reported.
-            (sent, None, false, [Taken(SENT), Taken(SENT), Unverified, Unverified]),
-            (more, None, false, [Failed(sent), Taken(SENT), Unverified, Unverified]),
-            (more, None, true, [Unverified, Taken(SENT), Unverified, Unverified]),
-            (sent, None, true, [Unverified, Taken(SENT), Unverified, Unverified]),
-            (less, None, false, [Unverified; 4]),
-            (none, None, false, [Unverified, Unverified, Taken(NONE), Taken(NONE)]),
-            (none, None, true, [Unverified; 4]),
-            (None, None, false, [Unverified; 4]),
+            (sent, None, false, [Taken(SENT), Taken(SENT), UNVERIFIED, UNVERIFIED]),
+            (more, None, false, [Failed(sent), Taken(SENT), UNVERIFIED, UNVERIFIED]),
+            (more, None, true, [UNVERIFIED, Taken(SENT), UNVERIFIED, UNVERIFIED]),
+            (sent, None, true, [UNVERIFIED, Taken(SENT), UNVERIFIED, UNVERIFIED]),
+            (less, None, false, [UNVERIFIED; 4]),
+            (none, None, false, [UNVERIFIED, UNVERIFIED, Taken(NONE), Taken(NONE)]),
+            (none, None, true, [UNVERIFIED; 4]),
+            (None, None, false, [UNVERIFIED; 4]),
         ] {
-            let kinds = [Kind::Ext4, Kind::Btrfs, Kind::Xfs, Kind::Other];
-            for (kind, expected) in kinds.into_iter().zip(expected) {
-                let of = |stops| Accounts { answered: SENT, counted, failed, online, stops }.verdict(kind);
+            for (kind, expected) in KINDS.into_iter().zip(expected) {
+                let of = |stops| Accounts { counted, failed, online, stops, ..ACCOUNTS }.verdict(kind);
                 let case = format!("{kind:?}, counted {counted:?}, failed {failed:?}, online {online}");
                 assert_eq!(of(false), expected, "{case}");
                 // A layer that passes none on hides what the drive took, and not that some failed.
-                let expected = if matches!(failed, Some(1..)) { expected } else { Unverified };
+                let expected = if matches!(failed, Some(1..)) { expected } else { UNVERIFIED };
                 assert_eq!(of(true), expected, "{case}, and a layer stops TRIM");
             }
         }
     }
 
+    /// The map's part in it: it shows 271 MiB, as on an ext4 over a dm table with 4 MiB of `error`. There FITRIM answers 255,
+    /// and the device counts 267.
+    #[test]
+    fn the_map_is_held_against_the_answer() {
+        use Verdict::{Failed, Taken, Unverified};
+        const fn mib(n: u64) -> Bytes {
+            Bytes::mib(n)
+        }
+        // FITRIM's answer, what the device counted, failed requests, whether some failed before; then the verdict on ext4,
+        // btrfs, XFS and any other.
+        for (answered, counted, failed, failed_before, expected) in [
+            // The failure is reported.
+            (
+                255,
+                267,
+                Some(1),
+                false,
+                [Failed(Some(mib(255))), Failed(Some(mib(255))), Failed(None), Failed(None)],
+            ),
+            // It is not: only ext4's answer is sure to be complete.
+            (255, 267, None, false, [Failed(Some(mib(255))), Unverified(mib(255)), UNVERIFIED, UNVERIFIED]),
+            // Reports that say nothing of it are not believed alone.
+            (
+                255,
+                267,
+                Some(0),
+                false,
+                [Unverified(mib(255)), Taken(mib(255)), Taken(mib(267)), Taken(mib(267))],
+            ),
+            // The whole extent was in the target, which counts nothing of it.
+            (255, 255, None, false, [Unverified(mib(255)), Unverified(mib(255)), UNVERIFIED, UNVERIFIED]),
+            // The rest was in use by then, or had been trimmed.
+            (255, 255, Some(0), false, [Taken(mib(255)); 4]),
+            (0, 0, Some(0), false, [Taken(mib(0)); 4]),
+            // After a failure, a file system leaves out what failed.
+            (0, 0, Some(0), true, [UNVERIFIED; 4]),
+            (0, 0, None, true, [UNVERIFIED; 4]),
+            (255, 255, Some(0), true, [Unverified(mib(255)); 4]),
+            (271, 271, Some(0), true, [Taken(mib(271)); 4]),
+            // XFS without reports: a counter of zero is no proof either, if something should have been sent.
+            (0, 0, None, false, [UNVERIFIED; 4]),
+            (271, 271, None, false, [Taken(mib(271)), Taken(mib(271)), UNVERIFIED, UNVERIFIED]),
+            // Others sent some too.
+            (271, 280, Some(0), false, [Taken(mib(271)); 4]),
+        ] {
+            let (answered, counted) = (mib(answered), Some(mib(counted)));
+            for (kind, expected) in KINDS.into_iter().zip(expected) {
+                let accounts =
+                    Accounts { sent: Some(mib(271)), answered, counted, failed, failed_before, ..ACCOUNTS };
+                assert_eq!(accounts.verdict(kind), expected, "{kind:?}: {accounts:?}");
+            }
+        }
+        // f2fs has no map, and sends nothing more of what failed.
+        let f2fs = Accounts { answered: Bytes(0), counted: Some(Bytes(0)), failed: Some(0), ..ACCOUNTS };
+        assert_eq!(f2fs.verdict(Kind::Other), Taken(Bytes(0)));
+        assert_eq!(Accounts { failed_before: true, ..f2fs }.verdict(Kind::Other), UNVERIFIED);
+        let some = Accounts { failed_before: true, counted: Some(Bytes(1)), ..f2fs };
+        assert_eq!(some.verdict(Kind::Other), Taken(Bytes(1)));
+    }
+
     #[test]
     fn a_failure_is_described_by_what_is_known_of_it() {
         let words = |failed| {
-            Accounts { answered: Bytes(7), counted: Some(Bytes(9)), failed, online: false, stops: false }
-                .failed_words()
+            Accounts { answered: Bytes(7), counted: Some(Bytes(9)), failed, ..ACCOUNTS }.failed_words()
         };
         assert!(words(Some(1)).starts_with("discards failed or were refused;"), "{}", words(Some(1)));
         let unknown = words(None);
@@ -243,19 +336,22 @@ mod tests {
         }
     }
 
-    /// The id of `block_rq_error` in the fake tracing folder.
+    const REFUSED: i32 = -95;
+    /// The ids of `block_rq_error` and `block_bio_complete` in the fake tracing folder.
     const ERROR: u16 = 2100;
+    const BIO: u16 = 2090;
     const DATA_BYTES: usize = 240;
 
-    /// A record of a request on disk 8:MINOR.
-    fn record(id: u16, minor: u32) -> Vec<u8> {
-        const WORDS: u32 = 7;
+    /// A record of a request or bio on disk 8:MINOR.
+    fn record(id: u16, minor: u32, error: i32) -> Vec<u8> {
+        const WORDS: u32 = 8;
         // The kernel's bit field `type_len:5, time_delta:27`.
         let head = if cfg!(target_endian = "big") { WORDS << 27 } else { WORDS };
         let mut record = head.to_ne_bytes().to_vec();
         record.resize(4 + 4 * WORDS as usize, 0);
         record[4..6].copy_from_slice(&id.to_ne_bytes());
         record[12..16].copy_from_slice(&(8 << 20 | minor).to_ne_bytes());
+        record[32..36].copy_from_slice(&error.to_ne_bytes());
         record
     }
 
@@ -280,8 +376,11 @@ mod tests {
         let instance = format!("instances/{NAME}{}", std::process::id());
         let fields = field("unsigned short common_type", 0, 2) + &field("dev_t dev", 8, 4);
         let range = field("sector_t sector", 16, 8) + &field("unsigned int nr_sector", 24, 4);
-        let format = format!("name: block_rq_error\nID: {ERROR}\nformat:\n{fields}{range}");
-        host.file(&format!("{instance}/events/block/block_rq_error/format"), &format);
+        let range = range + &field("int error", 28, 4);
+        for (name, id) in [("block_rq_error", ERROR), ("block_bio_complete", BIO)] {
+            let format = format!("name: {name}\nID: {id}\nformat:\n{fields}{range}");
+            host.file(&format!("{instance}/events/block/{name}/format"), &format);
+        }
         for (processor, pages) in pages.into_iter().enumerate() {
             let pipe = format!("{instance}/per_cpu/cpu{processor}/trace_pipe_raw");
             host.file(&pipe, "");
@@ -291,14 +390,18 @@ mod tests {
     }
 
     #[test]
-    fn failed_discards_of_the_disks_are_counted_once() {
-        let ours = || record(ERROR, 0);
-        let (of_others, of_another_event) = (record(ERROR, 16), record(ERROR + 1, 0));
+    fn failed_discards_of_the_devices_are_counted_once() {
+        const EIO: i32 = -5;
+        let ours = || record(ERROR, 0, EIO);
+        let (of_others, of_another_event) = (record(ERROR, 16, EIO), record(ERROR + 1, 0, EIO));
         // The pages of two processors, and the count.
         for (case, one, other, expected) in [
             ("no record", vec![], vec![], Some(0)),
             ("an empty page", vec![page(&[], false)], vec![], Some(0)),
             ("one failed", vec![page(&[ours()], false)], vec![], Some(1)),
+            ("a bio above any request", vec![page(&[record(BIO, 32, EIO)], false)], vec![], Some(1)),
+            ("a bio of another device", vec![page(&[record(BIO, 48, EIO)], false)], vec![], Some(0)),
+            ("one refused", vec![page(&[record(BIO, 32, REFUSED)], false)], vec![], Some(1)),
             ("on another processor", vec![], vec![page(&[ours()], false)], Some(1)),
             ("two and one", vec![page(&[ours(), ours()], false)], vec![page(&[ours()], false)], Some(3)),
             ("two pages", vec![page(&[ours()], false), page(&[ours()], false)], vec![], Some(2)),
@@ -309,10 +412,15 @@ mod tests {
             ("lost and failed", vec![page(&[], true)], vec![page(&[ours()], false)], Some(1)),
         ] {
             let (host, _) = tracing([&one, &other]);
-            let mut failures = Failures::on(host.0.path(), BTreeSet::from([(8, 0), (8, 32)])).unwrap();
+            let devices = BTreeSet::from([(8, 0), (8, 32)]);
+            let mut failures = Failures::on(host.0.path(), devices, false).unwrap();
             assert_eq!(failures.count(), expected, "{case}");
             assert_eq!(failures.count(), Some(0), "{case}, since then");
         }
+        let pages = [page(&[record(BIO, 0, REFUSED), ours()], false)];
+        let (host, _) = tracing([&pages, &[]]);
+        let mut failures = Failures::on(host.0.path(), BTreeSet::from([(8, 0)]), true).unwrap();
+        assert_eq!(failures.count(), Some(1), "where TRIM stops, refusing it is no failure");
     }
 
     #[test]
@@ -320,21 +428,23 @@ mod tests {
         let (host, instance) = tracing([&[], &[]]);
         let left = host.0.path().join(format!("instances/{NAME}{}", u32::MAX));
         fs::create_dir_all(&left).unwrap();
-        let failures = Failures::on(host.0.path(), BTreeSet::new()).unwrap();
+        let failures = Failures::on(host.0.path(), BTreeSet::new(), false).unwrap();
         assert!(!left.exists(), "the instance of a process that is gone is removed");
         let text = |file: &str| fs::read_to_string(host.0.path().join(&instance).join(file)).unwrap();
         for (file, expected) in [
             ("tracing_on", "1"),
             ("buffer_size_kb", "64"),
-            ("events/block/block_rq_error/filter", "rwbs ~ \"*D*\""),
+            ("events/block/block_rq_error/filter", "error != 0 && rwbs ~ \"*D*\""),
             ("events/block/block_rq_error/enable", "1"),
+            ("events/block/block_bio_complete/filter", "error != 0 && rwbs ~ \"*D*\""),
+            ("events/block/block_bio_complete/enable", "1"),
         ] {
             assert_eq!(text(file), expected, "{file}");
         }
         drop(failures);
         assert_eq!(text("events/enable"), "0", "it is in use, so it stops recording");
         let without = Host::new("");
-        assert!(Failures::on(without.0.path(), BTreeSet::new()).is_none(), "no tracefs");
+        assert!(Failures::on(without.0.path(), BTreeSet::new(), false).is_none(), "no tracefs");
     }
 
     #[test]
@@ -350,32 +460,31 @@ mod tests {
 
     #[test]
     fn without_reports_a_file_system_that_hides_failures_is_not_believed() {
-        assert_eq!(verdict(Kind::Xfs, SENT, Some(SENT), None), Verdict::Unverified);
-        assert_eq!(verdict(Kind::Other, SENT, Some(SENT), None), Verdict::Unverified);
+        assert_eq!(verdict(Kind::Xfs, SENT, Some(SENT), None), UNVERIFIED);
+        assert_eq!(verdict(Kind::Other, SENT, Some(SENT), None), UNVERIFIED);
         assert_eq!(verdict(Kind::Xfs, SENT, Some(Bytes(0)), None), Verdict::Taken(Bytes(0)));
         assert_eq!(verdict(Kind::Ext4, SENT, Some(SENT), None), Verdict::Taken(SENT));
         assert_eq!(verdict(Kind::Btrfs, SENT, Some(Bytes::gib(1)), None), Verdict::Taken(SENT));
         assert_eq!(verdict(Kind::Ext4, Bytes(0), Some(SENT), None), Verdict::Failed(Some(Bytes(0))));
-        let online =
-            Accounts { answered: Bytes(0), counted: Some(SENT), failed: None, online: true, stops: false };
-        assert_eq!(online.verdict(Kind::Ext4), Verdict::Unverified);
+        let online = Accounts { answered: Bytes(0), online: true, ..ACCOUNTS };
+        assert_eq!(online.verdict(Kind::Ext4), UNVERIFIED);
     }
 
     #[test]
     fn what_a_layer_below_keeps_is_not_claimed() {
         for failed in [None, Some(0)] {
-            let kept = Accounts { answered: SENT, counted: Some(SENT), failed, online: false, stops: true };
-            assert_eq!(kept.verdict(Kind::Ext4), Verdict::Unverified);
-            assert_eq!(kept.verdict(Kind::Xfs), Verdict::Unverified);
+            let kept = Accounts { failed, stops: true, ..ACCOUNTS };
+            assert_eq!(kept.verdict(Kind::Ext4), UNVERIFIED);
+            assert_eq!(kept.verdict(Kind::Xfs), UNVERIFIED);
         }
     }
 
     #[test]
     fn what_the_kernel_did_not_count_is_not_claimed() {
         for failed in [None, Some(0)] {
-            assert_eq!(verdict(Kind::Ext4, SENT, Some(Bytes(0)), failed), Verdict::Unverified);
-            assert_eq!(verdict(Kind::Xfs, SENT, None, failed), Verdict::Unverified);
+            assert_eq!(verdict(Kind::Ext4, SENT, Some(Bytes(0)), failed), UNVERIFIED);
+            assert_eq!(verdict(Kind::Xfs, SENT, None, failed), UNVERIFIED);
         }
-        assert_eq!(verdict(Kind::Ext4, SENT, None, None), Verdict::Unverified);
+        assert_eq!(verdict(Kind::Ext4, SENT, None, None), UNVERIFIED);
     }
 }

@@ -151,6 +151,8 @@ mod tests {
             device: "sda1".to_owned(),
         };
         let accounts = |failed| Accounts {
+            sent: None,
+            failed_before: false,
             answered: Bytes(7),
             counted: Some(Bytes(9)),
             failed,

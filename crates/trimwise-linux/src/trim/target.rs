@@ -150,7 +150,8 @@ impl Target {
         let counts_more =
             counted.is_some_and(|counted| counted > answered) && !devices.iter().all(BlockDevice::has_queue);
         let online = counts_more || self.mount.discard() != "nodiscard";
-        Ok(Accounts { answered, counted, failed, online, stops: !self.stops.is_empty() })
+        let stops = !self.stops.is_empty();
+        Ok(Accounts { sent: None, answered, counted, failed, online, stops, failed_before: false })
     }
 
     /// Number of errors that ext4 has recorded in the superblock.
@@ -300,6 +301,14 @@ impl Target {
             Ok(last) if least.0 / layout.cluster.0.max(1) < last => TrimmedGroups::AgainSince { last },
             Ok(_) => TrimmedGroups::Skipped,
             Err(_) => TrimmedGroups::Unknown,
+        }
+    }
+
+    /// Has ext4 trim the groups again that it believes to be trimmed: after a failed discard it believes so too. This
+    /// holds until a trim of any part of the file system has succeeded.
+    pub fn doubt_trimmed_groups(&self) {
+        if self.kind == Kind::Ext4 {
+            self.restore_last_least(u32::MAX.into());
         }
     }
 
@@ -651,7 +660,15 @@ mod tests {
                 let of =
                     |noted| target.accounts_on(&again(&target), noted, sectors(answered), failed).unwrap();
                 let counted = counted.map(sectors);
-                let expected = Accounts { answered: sectors(answered), counted, failed, online, stops };
+                let expected = Accounts {
+                    sent: None,
+                    answered: sectors(answered),
+                    counted,
+                    failed,
+                    online,
+                    stops,
+                    failed_before: false,
+                };
                 assert_eq!(of(&noted), expected, "{case}");
                 // Whether discards are mixed cannot be told from counts that are missing.
                 let unknown = Before { counts: None, ..noted };

@@ -8,4 +8,5 @@ mod postmark;
 mod postmark_side_by_side;
 mod postmark_system_calls;
 mod raw_device;
+mod remount;
 mod trim_loop_devices;

@@ -179,7 +179,7 @@ fn a_part_of_a_file_system_sends_its_estimate() {
         let Estimate::Extents(expected) = target.estimate(span, Bytes(0)).unwrap() else { panic!("a bound") };
         let plan = Plan { slices: target.slices(span, 1), min_extent: Bytes(0), pause: Duration::ZERO };
         let counted = trim::run(&target, &plan, &AtomicBool::new(false), |_| ()).unwrap().counted.unwrap();
-        // Before Linux 6.6 ext4 did not send the whole extent across the end.
+        // Before Linux 6.8 ext4 did not send the whole extent across the end.
         assert!(
             counted.bytes <= expected.bytes && counted.bytes.0 >= 150_000_000,
             "{counted:?} {expected:?}"

@@ -540,7 +540,7 @@ impl Action {
         match self {
             // One option, and no other: mount(8) would merge those of fstab.
             Self::Remount { mount, option } => std::fs::File::open(mount)
-                .and_then(|mount| remount::change(mount, option))
+                .and_then(|mount| remount::change(mount, option).map(drop))
                 .map_err(|e| e.to_string()),
             Self::Systemctl(words) => run(Command::new("systemctl").args(words)),
             Self::Fstab { line, from, to } => {

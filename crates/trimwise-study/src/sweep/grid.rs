@@ -9,7 +9,7 @@ use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use toml::Spanned;
 use trimwise::compare::result::Target;
-use trimwise::failure::{Asked, Failure, Key, Mistake, Mistakes, argument, key};
+use trimwise::failure::{Asked, Failure, Key, Mistake, Mistakes, argument, key, shortened};
 use trimwise::policy::{Policy, PolicyId, Trimmer};
 use trimwise::profile::Profile;
 use trimwise::units::Utilization;
@@ -28,6 +28,8 @@ use crate::{defaults, input, jobs};
 
 /// More cells than this are a mistake: a year on a hundred cores.
 const CELLS_MAX: u64 = 10_000_000;
+/// Characters of a line that an error quotes.
+const LINE_SHOWN: usize = 100;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -303,7 +305,8 @@ impl Grid {
             let rest = &text[at.start.min(text.len())..];
             let begin = text[..text.len() - rest.len()].rfind('\n').map_or(0, |newline| newline + 1);
             let line = text[begin..].lines().next().unwrap_or_default().trim();
-            let shown = if line.is_empty() { String::new() } else { format!("{line}: ") };
+            let shown =
+                if line.is_empty() { String::new() } else { format!("{}: ", shortened(line, LINE_SHOWN)) };
             source.refuse(&at, Mistake::that(format!("{shown}{}", error.message())))
         })?;
 

@@ -291,3 +291,15 @@ fn shards_may_begin_at_the_same_time() {
         });
     }
 }
+
+#[test]
+fn regression_of_a_long_line_an_error_quotes_a_part() {
+    let folder = tempfile::tempdir().unwrap();
+    let Err(failure) = grid(folder.path(), &format!("a={}{}", "[".repeat(100_000), "]".repeat(100_000)))
+    else {
+        panic!("accepted")
+    };
+    let said = failure.to_string();
+    assert!(said.len() < 300 && said.contains("grid.toml:1: a=[["), "{} bytes: {said:.300}", said.len());
+    assert!(said.contains("[ [...] ]") && said.contains("recurse"), "{said}");
+}

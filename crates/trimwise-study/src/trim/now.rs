@@ -177,6 +177,8 @@ fn how_it_ended(status: Option<&Value>) -> Option<(Outcome, Option<String>)> {
     match (status["asked"].as_str(), status["reason"]["code"].as_str()) {
         (Some("done"), _) => Some((Outcome::Done, None)),
         (Some("called-off"), _) => because(Outcome::Paused, "it was paused"),
+        // It is being tried again now.
+        (Some("under-way"), Some("failed")) if status["reason"]["again_in_ns"] == 0 => None,
         (Some("under-way"), Some("failed" | "stuck" | "refused")) => {
             because(Outcome::Failed, status["why"].as_str().unwrap_or_default())
         }
@@ -243,6 +245,9 @@ mod tests {
             let status = json!({"asked": "under-way", "reason": {"code": code}, "why": "an error."});
             assert_eq!(how_it_ended(Some(&status)), Some((Outcome::Failed, Some("an error.".to_owned()))));
         }
+        let failed = |again_in_ns: u64| json!({"code": "failed", "again_in_ns": again_in_ns});
+        assert_eq!(ended(json!({"asked": "under-way", "reason": failed(0)})), None, "tried again now");
+        assert_eq!(ended(json!({"asked": "under-way", "reason": failed(1)})), Some(Outcome::Failed));
         assert_eq!(ended(json!({"asked": "called-off"})), Some(Outcome::Paused));
         assert_eq!(ended(json!({"asked": "never"})), Some(Outcome::BegunAnew));
         assert_eq!(ended(Value::Null), Some(Outcome::BegunAnew));

@@ -100,8 +100,10 @@ pub struct TrimDone {
     pub verdict: &'static str,
     /// Code of what is wrong or unknown.
     pub code: Option<Code>,
-    /// Bytes that the device verifiably took, or a virtual disk accepted; `None` if unverified.
+    /// Bytes that the device verifiably took, or a virtual disk accepted; `None` if none is verified.
     pub taken_bytes: Option<Bytes>,
+    /// What else is free according to the file system's map, unless it is known to be trimmed; `None` without a map.
+    pub untrimmed_bytes: Option<Bytes>,
     /// What the layers below held before and after, where they say it.
     pub given_back: Vec<GivenBack>,
     pub duration_ns: u64,
@@ -200,7 +202,13 @@ impl From<&Estimate> for EstimateReport {
 
 impl TrimDone {
     /// Summarises a trim of `slices` slices. `stops` says why nothing of it reaches the drive, if that is known.
-    pub fn of(target: &Target, outcome: &Outcome, slices: usize, stops: Option<&str>) -> Self {
+    pub fn of(
+        target: &Target,
+        estimate: &Estimate,
+        outcome: &Outcome,
+        slices: usize,
+        stops: Option<&str>,
+    ) -> Self {
         let (ended, failure) = match &outcome.ended {
             Ended::Done => ("done", stops.map(str::to_owned)),
             Ended::Stopped => ("interrupted", None),
@@ -208,6 +216,8 @@ impl TrimDone {
         };
         let has_failed = matches!(outcome.ended, Ended::Failed(_));
         let (verdict, code) = judged(has_failed, stops.is_some(), outcome.is_unverified, target.is_virtual);
+        let taken = if stops.is_some() { Bytes(0) } else { outcome.taken };
+        let is_known = matches!(outcome.ended, Ended::Done) && stops.is_none() && !outcome.is_unverified;
         Self {
             slices_done: outcome.slices_done,
             slices,
@@ -216,10 +226,10 @@ impl TrimDone {
             device_counted: outcome.counted.map(Counted::from),
             verdict,
             code,
-            taken_bytes: match stops {
-                Some(_) => Some(Bytes(0)),
-                None => Some(outcome.taken).filter(|_| !outcome.is_unverified),
-            },
+            taken_bytes: Some(taken).filter(|taken| taken.0 > 0 || stops.is_some() || !outcome.is_unverified),
+            untrimmed_bytes: estimate
+                .exact()
+                .map(|free| if is_known { Bytes(0) } else { Bytes(free.0.saturating_sub(taken.0)) }),
             given_back: Vec::new(),
             duration_ns: u64::try_from(outcome.elapsed.as_nanos()).unwrap_or(u64::MAX),
             ended,
@@ -304,8 +314,8 @@ pub fn notes(
         }
         if target.kind == Kind::Ext4 && span.end != layout.group_end(span.end.saturating_sub(1)) {
             note(
-                "The range ends inside a block group: since Linux 6.6 ext4 sends a free extent that crosses the end \
-                 whole, and so the estimate counts it."
+                "The range ends inside a block group: since Linux 6.8 ext4 sends a free extent that crosses the end \
+                 whole, as do stable kernels since early 2024, and so the estimate counts it."
                     .to_string(),
             );
         }
@@ -331,9 +341,9 @@ pub fn notes(
         .is_some_and(|outcome| outcome.is_unverified && !matches!(outcome.ended, Ended::Failed(_)))
     {
         note(format!(
-            "Whether the device took it is unverified: {} does not report failed discards, and the kernel's \
-             tracepoints cannot be read here, or the device's driver reports none there (tracefs, Linux 5.18 and \
-             later). `trimwise verify dir:PATH` reads the disk.",
+            "Whether the device took all of it is unverified: failed discards would show only in the kernel's tracepoints \
+             (tracefs, Linux 5.18 and later), which cannot be read here, or have none of this device's driver; or {} sent \
+             less than its map shows. `trimwise verify dir:PATH` reads the disk.",
             target.mount.fs_type
         ));
     }
@@ -345,7 +355,7 @@ pub fn notes(
         );
     }
     if outcome.is_some_and(|outcome| outcome.counted.is_none()) {
-        note("This kernel does not count discards (Linux 4.18 and later do).".to_string());
+        note("This kernel does not count discards (Linux 4.19 and later do).".to_string());
     }
     notes
 }

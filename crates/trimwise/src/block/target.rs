@@ -18,7 +18,7 @@ use super::{BlockQueue, OnDone};
 use crate::engine::Event;
 use crate::policy::{
     DiscardGeneration, Governor, HostTraits, HostedPolicy, InCommit, Ledger, PolicyEvent, PolicyHost,
-    QUIET_EXTENTS_MAX as EXTENTS_MAX, Shape, TrimCommand, View,
+    QUIET_EXTENTS_MAX as EXTENTS_MAX, Shape, TrimCommand, View, WAKES_IN_THE_PAST,
 };
 use crate::units::{Lpn, SimDuration, UnitRange};
 
@@ -151,7 +151,10 @@ impl Host {
         while !target.is_stopped.get() {
             match target.policy.wake_at() {
                 None => target.timer.wait().await,
-                Some(at) if self.queue.sim().now() >= at => target.policy.wake(&self),
+                Some(at) if self.queue.sim().now() >= at => {
+                    self.queue.sim().consume_budget(WAKES_IN_THE_PAST).await;
+                    target.policy.wake(&self);
+                }
                 Some(at) => {
                     target.timer.wait_until(at).await;
                 }
@@ -307,7 +310,7 @@ mod tests {
 
     use super::*;
     use crate::block::QueueConfig;
-    use crate::engine::Sim;
+    use crate::engine::{Budget, Sim, Standstill};
     use crate::policy::Decision;
     use crate::ssd::{LinkKind, Ssd, SsdConfig, TrimConfig, TrimKind};
     use crate::units::{Bytes, SimTime, UNIT_BYTES};
@@ -541,6 +544,28 @@ mod tests {
             sim.sleep(ms(8)).await;
             assert_eq!(woken(script.heard()), [], "29 ms");
         });
+    }
+
+    #[test]
+    fn a_policy_that_asks_for_an_instant_that_has_passed_ends_the_run() {
+        struct Restless;
+
+        impl Governor for Restless {
+            fn on_event(&mut self, _: &PolicyEvent, view: &View, decisions: &mut Vec<Decision>) {
+                decisions.push(Decision::WakeAt(view.now));
+            }
+        }
+
+        let sim = Sim::new();
+        sim.set_budget(Budget { at_an_instant: 1_000, ..Budget::default() });
+        let ssd = Ssd::new(&SsdConfig::default(), 1).unwrap();
+        let queue = BlockQueue::new(&sim, ssd, QueueConfig::default());
+        let run = async move {
+            queue.put_target(Box::new(Restless), DiscardGeneration::Worker);
+            queue.sim().sleep(ms(1)).await;
+        };
+        let stalled = sim.run(run).unwrap_err();
+        assert_eq!(stalled.why, Standstill::Spinning { doing: WAKES_IN_THE_PAST });
     }
 
     #[test]

@@ -19,7 +19,7 @@
 //!   only. The guest sees a granularity of one sector (virtio-blk) or 4 KiB (scsi-hd). Zeros that were never allocated
 //!   stay so (`zero_in_l2_slice`).
 //! - **An image file** (loop, raw files of QEMU): `lo_fallocate` in drivers/block/loop.c punches a hole, and the file
-//!   system that holds the file frees whole blocks and zeroes the rest. `loop_config_discard` announces that block.
+//!   system that holds the file frees whole blocks and zeroes the rest. `loop_get_discard_config` announces that block.
 //! - **Ceph RBD**: `rbd_obj_init_discard` in drivers/block/rbd.c rounds a discard inwards to `alloc_size` (64 KiB)
 //!   within each object, and an object of which nothing is left is deleted. For bytes that is dm-thin with chunks of
 //!   `alloc_size`.

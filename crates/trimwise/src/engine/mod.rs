@@ -13,6 +13,8 @@
 //!   gives to futures does nothing, and a future of another runtime would never be woken. If nothing is ready and no
 //!   timer is set, [`Sim::run`] returns [`Stalled`] instead of waiting for ever; likewise if tasks continue for ever
 //!   without letting time pass ([`Budget`]).
+//! - Each round of a loop in a task waits, or calls [`Sim::consume_budget`]. An executor cannot stop a task that polls
+//!   only futures which are ready, or none at all: nothing of it reaches the executor.
 //!
 //! # Why our own
 //!
@@ -57,6 +59,9 @@ pub enum Standstill {
     /// [`Budget::at_an_instant`] is used up.
     #[error("tasks keep each other busy and no time passes")]
     Timeless,
+    /// [`Budget::at_an_instant`] is used up by a task that never had to wait ([`Sim::consume_budget`]).
+    #[error("a task goes on without waiting for anything: it {doing}, again and again, and no time passes")]
+    Spinning { doing: &'static str },
     /// [`Budget::in_all`] is used up.
     #[error("that is more than the whole run may take")]
     Endless,
@@ -79,7 +84,8 @@ pub enum Standstill {
     },
 }
 
-/// Limits on the number of events. An event is a task that runs, or looks at the clock to wait for an instant.
+/// Limits on the number of events. An event is a task that runs, looks at the clock to wait for an instant, or consumes
+/// budget.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
     /// Maximum number of events without time passing. The default, ten million, takes a second or so; a host whose
@@ -184,6 +190,17 @@ impl Sim {
     pub(crate) async fn give_up<T>(&self, why: Standstill) -> T {
         self.0.given_up.set(Some(why));
         std::future::pending().await
+    }
+
+    /// Counts an event, and ends the run if the [`Budget`] is used up. For each round of a loop that may find that it has
+    /// nothing to wait for, and so would be invisible to the executor. `doing` completes "it ..." in the error.
+    pub(crate) async fn consume_budget(&self, doing: &'static str) {
+        self.count_event();
+        match self.over_budget() {
+            None => {}
+            Some(Standstill::Timeless) => self.give_up(Standstill::Spinning { doing }).await,
+            Some(_) => std::future::pending().await,
+        }
     }
 
     fn pass_to(&self, at: SimTime) {
@@ -516,6 +533,31 @@ mod tests {
             let stalled = sim.run::<()>(endless).unwrap_err();
             assert_eq!((stalled.at, stalled.why), (SimTime(7), Standstill::Timeless), "{stalled}");
         }
+    }
+
+    /// No future of the task is ever pending, so the executor would never see it again.
+    #[test]
+    fn a_task_that_never_has_to_wait_is_an_error() {
+        async fn ready(sim: &Sim) {
+            sim.consume_budget("finds that there is nothing to wait for").await;
+        }
+        let sim = Sim::new();
+        sim.set_budget(Budget { at_an_instant: 1_000, ..Budget::default() });
+        let sim2 = sim.clone();
+        let endless = async move {
+            sim2.sleep(SimDuration::from_nanos(7)).await;
+            loop {
+                ready(&sim2).await;
+            }
+        };
+        let stalled = sim.run::<()>(endless).unwrap_err();
+        let doing = "finds that there is nothing to wait for";
+        assert_eq!((stalled.at, stalled.why), (SimTime(7), Standstill::Spinning { doing }));
+        let text = stalled.to_string();
+        assert!(
+            text.ends_with("it finds that there is nothing to wait for, again and again, and no time passes"),
+            "{text}"
+        );
     }
 
     #[test]

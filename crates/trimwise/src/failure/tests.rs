@@ -119,3 +119,25 @@ fn a_failure_crosses_a_channel_as_json() {
         assert_eq!(serde_json::from_str::<Failure>(&text).unwrap(), failure, "{text}");
     }
 }
+
+#[test]
+fn regression_what_a_message_quotes_is_cut_whatever_quotes_it() {
+    let (long, short) = ("\u{e4}".repeat(200_000), "x".repeat(1000));
+    let cut = format!("{} [...] {}", &long[..2 * 666], &long[..2 * 333]);
+    assert_eq!(super::cut(&long), cut);
+    assert_eq!(super::cut(&short), short);
+    for failure in [
+        Mistake::that(long.clone()).fail(),
+        Mistake::of("utilization", &long).because("is not a number").fail(),
+        Failure::run(&long),
+        Failure::Unchecked(long.clone()),
+    ] {
+        for said in [failure.to_string(), failure.at(Door::Python)] {
+            let length = said.chars().count();
+            assert!((1000..1010).contains(&length) && said.contains(" [...] "), "{length}");
+        }
+    }
+    // Each line by itself: many mistakes stay many.
+    let two = Failure::run(format!("{short}\n{long}\n")).to_string();
+    assert_eq!(two, format!("{short}\n{cut}\n"));
+}

@@ -8,7 +8,9 @@
 use super::alloc::{GROUP_UNITS, group_of};
 use super::{COMMIT_INTERVAL, Ext4, Inner, State};
 use crate::engine::Standstill;
-use crate::policy::{Availability, HostTraits, Ledger, PolicyEvent, PolicyHost, TrimCommand, View};
+use crate::policy::{
+    Availability, HostTraits, Ledger, PolicyEvent, PolicyHost, TrimCommand, View, WAKES_IN_THE_PAST,
+};
 use crate::units::{Lpn, SimDuration, SimTime, UnitRange};
 
 /// Time limit for pending extents at the end, longer than any policy waits before it issues them (btrfs: 120 s,
@@ -135,7 +137,10 @@ impl Ext4 {
         while !inner.stopping.get() {
             match inner.policy.wake_at() {
                 None => inner.events.policy_timer.wait().await,
-                Some(at) if inner.sim.now() >= at => inner.policy.wake(&self),
+                Some(at) if inner.sim.now() >= at => {
+                    inner.sim.consume_budget(WAKES_IN_THE_PAST).await;
+                    inner.policy.wake(&self);
+                }
                 Some(at) => {
                     inner.events.policy_timer.wait_until(at).await;
                 }
@@ -197,6 +202,7 @@ impl Ext4 {
     pub(super) async fn flush_pending(&self) {
         let inner: &Inner = &self.0;
         let begin = inner.sim.now();
+        inner.sim.consume_budget("waits for TRIMs, but none is pending").await;
         let gone = |ledger: Ledger| ledger.issued + ledger.reused + ledger.dropped;
         // Discards that wait below the file system withhold nothing.
         let ledger = || inner.policy.ledger();

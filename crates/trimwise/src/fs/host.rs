@@ -107,7 +107,7 @@ pub struct HostConfig {
     pub writeback: Writeback,
     pub placement: Placement,
     /// Maximum number of blocks withheld from files, so that write-back never fails for lack of metadata. The kernel
-    /// withholds a fiftieth of all blocks, up to this many (`ext4_calculate_resv_clusters`).
+    /// withholds a fiftieth of all blocks, up to this many (`ext4_set_resv_clusters`).
     pub kept_units_max: u64,
     /// New blocks count as unwritten until their data are written (`dioread_nolock`). Each allocation then reserves
     /// room in the journal until that is recorded.

@@ -41,10 +41,10 @@ pub(super) use handle::Handle;
 /// Time that a transaction runs before its automatic commit (ext4: `commit=5`).
 pub const COMMIT_INTERVAL: SimDuration = SimDuration::from_secs(5);
 
-/// Log blocks kept back for control blocks (jbd2: `MIN_LOG_RESERVED_BLOCKS`).
+/// Log blocks kept back for control blocks (`jbd2_log_space_left`).
 const RESERVED_LOG_BLOCKS: u64 = 32;
 
-/// Metadata blocks that one descriptor block names (16-byte tags in 4 KiB).
+/// Metadata blocks that one descriptor block names (16-byte tags in 4 KiB; jbd2 comes to 253).
 pub(super) const TAGS_PER_DESCRIPTOR: u64 = 254;
 
 /// Freed metadata blocks that one revoke block names (8 bytes each after a header of 16).
@@ -220,13 +220,14 @@ impl Journal {
         })
     }
 
-    /// Returns the log blocks available to a new handle (`__jbd2_log_space_left`).
+    /// Returns the log blocks available to a new handle (`__jbd2_log_space_left` of old kernels; from 5.10 on at the
+    /// latest, `jbd2_log_space_left` keeps no eighth back).
     fn space_left(&self) -> u64 {
         let left = self.free_blocks.saturating_sub(RESERVED_LOG_BLOCKS);
         left - left / 8
     }
 
-    /// Returns the log blocks that must be available before a handle can start (`jbd_space_needed`).
+    /// Returns the log blocks that must be available before a handle can start (`add_transaction_credits`).
     fn space_needed(&self) -> u64 {
         self.transaction_max + self.committing.map_or(0, |c| c.blocks)
     }

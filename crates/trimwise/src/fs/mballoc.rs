@@ -4,7 +4,7 @@
 //!
 //! 1. *Preallocations*. A file that is open while it is written back has windows of its own (inode preallocation);
 //!    files of up to 64 KiB share chunks of 2 MiB (locality groups).
-//! 2. *Normalization*. An open file asks for its whole window (16 KiB to 8 MiB, by its size), a small one for a new
+//! 2. *Normalization*. An open file asks for its whole window (128 KiB to 8 MiB, by its size), a small one for a new
 //!    chunk, a larger closed file for exactly its dirty pages.
 //! 3. *Search*, by one criterion after the other, each less selective than the last. In a group it looks at free
 //!    extents from the first on, as the buddies cut them, and takes an exact fit, or the smallest sufficient one of

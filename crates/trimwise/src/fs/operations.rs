@@ -64,7 +64,8 @@ impl Ext4 {
     pub(super) async fn wait_for_blocks(&self) -> bool {
         let (of_commit, is_queued, tid) = {
             let state = &*self.0.state.borrow();
-            let ledger = self.ledger();
+            // What waits in a target below withholds nothing from the allocator.
+            let ledger = self.0.policy.ledger();
             let queued = match self.0.policy.availability() {
                 Availability::AfterIssue => ledger.pending,
                 Availability::AfterCommit | Availability::Reuse => 0,

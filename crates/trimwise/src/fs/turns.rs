@@ -171,6 +171,7 @@ impl Ext4 {
     async fn write_batches(&self, age_ns: Option<u64>) {
         let inner: &Inner = &self.0;
         loop {
+            inner.sim.consume_budget("writes batches of dirty files").await;
             {
                 let state = &mut *inner.state.borrow_mut();
                 if age_ns.is_none() && !state.throttle.is_above_background(state.dirty_pages()) {

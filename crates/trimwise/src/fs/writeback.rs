@@ -23,6 +23,9 @@ const PAGES_AN_EXTENT: u64 = 2_048;
 /// Metadata blocks that an allocation may change: bitmap, descriptor, inode, extent block.
 const ALLOCATION_CREDITS: u64 = 30;
 
+/// For [`Sim::consume_budget`](crate::engine::Sim): what a task does that finds dirty pages and writes none.
+const WRITES_A_FILE: &str = "writes a file's dirty pages";
+
 /// Returns the length of the run of dirty pages not in transfer at `page`, up to `pages`.
 fn dirty_run(cache: &PageCache, entry: &Inode, page: u64, pages: u64) -> u64 {
     let mut run = 0;
@@ -149,6 +152,7 @@ impl Ext4 {
 
     pub(super) async fn write_file(&self, inode: u32) {
         loop {
+            self.0.sim.consume_budget(WRITES_A_FILE).await;
             while self.write_pages(inode, u64::MAX).await > 0 {}
             let (dirty, in_transfer) = {
                 let i = &self.0.state.borrow().disk.inodes[inode as usize];
@@ -175,6 +179,7 @@ impl Ext4 {
 
     /// Gives the file that has been dirty longest its turn. Returns false if none has been dirty since before `limit`.
     async fn write_oldest(&self, limit: Option<SimTime>) -> bool {
+        self.0.sim.consume_budget(WRITES_A_FILE).await;
         let oldest = {
             let state = &mut *self.0.state.borrow_mut();
             let Some((&key, &inode)) = state.dirty.first_key_value() else { return false };
@@ -222,7 +227,11 @@ impl Ext4 {
                 Ok(claim) => claim,
                 Err(unmapped) => match self.allocate_in_turn(inode, page, unmapped).await {
                     Some(claim) => claim,
-                    None => continue, // the file changed while this task waited: look again
+                    None => {
+                        // The file changed while this task waited: look again.
+                        self.0.sim.consume_budget(WRITES_A_FILE).await;
+                        continue;
+                    }
                 },
             };
             written += claim.blocks.units;

@@ -8,7 +8,7 @@ use super::frees::Frees;
 use super::knowledge::{Knowledge, Limits, Look, Moment, Next, Pass, Seen, Settled};
 use super::space::{Cut, Slice};
 use super::spans::{bytes, intersect, subtract};
-use super::{Sample, Window};
+use super::{Sample, Trimmed, Window};
 use crate::units::{Bytes, SimDuration, SimTime, Span};
 
 /// Minimum time between two trims of everything: as fstrim.timer, and every third day above the bound.
@@ -32,6 +32,7 @@ pub(super) struct Estimate {
     cut: Cut,
     waiting: u64,
     left: u64,
+    unverified: u64,
     fresh: u64,
     taken: u64,
     next: SimTime,
@@ -49,6 +50,7 @@ impl Estimate {
             cut,
             waiting: 0,
             left: 0,
+            unverified: 0,
             fresh: 0,
             taken: 0,
             next: first,
@@ -70,6 +72,7 @@ impl Estimate {
     fn at_most(&mut self, free: u64) {
         self.waiting = self.waiting.min(free);
         self.left = self.left.min(free - self.waiting);
+        self.unverified = self.unverified.min(free - self.waiting - self.left);
         self.fresh = self.fresh.min(self.waiting);
     }
 
@@ -85,12 +88,15 @@ impl Estimate {
         (of(self.waiting.saturating_sub(walk.freed)), of(self.left))
     }
 
-    fn done(&mut self, covered: &[Span], now: SimTime) -> bool {
+    fn done(&mut self, covered: &[Span], is_proven: bool, now: SimTime) -> bool {
         let of_walk = self.walk.as_ref().map_or(0, |walk| bytes(&intersect(&walk.ahead, covered)));
         let (waiting, left) = self.share(Bytes(of_walk));
         let Some(walk) = &mut self.walk else { return false };
         walk.ahead = subtract(&walk.ahead, covered);
         (self.waiting, self.left) = (self.waiting - waiting, self.left - left);
+        if !is_proven {
+            self.unverified += waiting + left;
+        }
         self.go_on(now)
     }
 
@@ -116,6 +122,10 @@ impl Knowledge for Estimate {
 
     fn left(&self) -> Bytes {
         Bytes(self.left)
+    }
+
+    fn unverified(&self) -> Bytes {
+        Bytes(self.unverified)
     }
 
     fn is_unknown(&self) -> bool {
@@ -158,7 +168,7 @@ impl Knowledge for Estimate {
     fn ask_for_all(&mut self, sample: &Sample) {
         // Nothing is known of space that was free before the daemon started or before online discard was on. The next
         // walk starts from the beginning.
-        (self.waiting, self.left, self.is_unknown) = (sample.free().0, 0, false);
+        (self.waiting, self.left, self.unverified, self.is_unknown) = (sample.free().0, 0, 0, false);
         self.walk = None;
     }
 
@@ -199,8 +209,8 @@ impl Knowledge for Estimate {
         Next::Trim(slice, vec![range])
     }
 
-    fn settle(&mut self, _: &Slice, covered: &[Span], _: Option<Bytes>, now: SimTime) -> Settled {
-        let pass = if self.done(covered, now) { Pass::WalkOver } else { Pass::Underway };
+    fn settle(&mut self, _: &Slice, covered: &[Span], trimmed: Trimmed, now: SimTime) -> Settled {
+        let pass = if self.done(covered, trimmed.is_proven, now) { Pass::WalkOver } else { Pass::Underway };
         // Slices are cut by addresses.
         Settled { is_sure: true, paced: Bytes(bytes(covered)), pass }
     }

@@ -110,14 +110,17 @@ pub struct Window<'a> {
 pub struct Trimmed {
     /// Discards that the device counted during the slice, from any source; `None` if it does not count.
     pub counted: Option<Bytes>,
-    /// Bytes that the device verifiably took; `None` if failed discards would not have shown.
-    pub taken: Option<Bytes>,
+    /// Bytes that the device verifiably took.
+    pub taken: Bytes,
+    /// True if nothing of the slice can have failed unnoticed: what the device did not take was not free any more, or had
+    /// been taken before.
+    pub is_proven: bool,
 }
 
 impl Trimmed {
     /// A device that took all that it counted.
     pub fn all(counted: Bytes) -> Self {
-        Self { counted: Some(counted), taken: Some(counted) }
+        Self { counted: Some(counted), taken: counted, is_proven: true }
     }
 }
 

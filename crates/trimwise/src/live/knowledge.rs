@@ -6,7 +6,7 @@
 
 use super::frees::Frees;
 use super::space::{Learned, Slice};
-use super::{Known, Sample, Window};
+use super::{Known, Sample, Trimmed, Window};
 use crate::units::{Bytes, SimDuration, SimTime, Span};
 
 /// Knowledge of trimmed space is forgotten after this time, as often as fstrim.timer runs. Space allocated and freed
@@ -82,6 +82,9 @@ pub(super) trait Knowledge {
     fn waiting_extents(&self) -> u64;
     fn left(&self) -> Bytes;
 
+    /// Space that was sent, and of which it is not known that the device took it. It is neither waiting nor left.
+    fn unverified(&self) -> Bytes;
+
     fn is_mapped(&self) -> bool {
         false
     }
@@ -150,8 +153,8 @@ pub(super) trait Knowledge {
     /// Returns the next slice of waiting space, or what must be done before it.
     fn next_slice(&mut self, limits: Limits, moment: &Moment) -> Next;
 
-    /// Accounts for a slice that ended well. `counted` is the device's count during the slice, if it counts.
-    fn settle(&mut self, slice: &Slice, covered: &[Span], counted: Option<Bytes>, now: SimTime) -> Settled;
+    /// Accounts for a slice of which no failure is known.
+    fn settle(&mut self, slice: &Slice, covered: &[Span], trimmed: Trimmed, now: SimTime) -> Settled;
 
     /// Notes that a slice failed, and whether it could not have been smaller. The space that it covered still waits.
     fn slice_failed(&mut self, _covered: &[Span], _was_least: bool, _now: SimTime) {}

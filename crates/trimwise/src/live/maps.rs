@@ -5,7 +5,7 @@ use super::knowledge::{FORGET_EVERY, Knowledge, Limits, Look, Moment, Next, Pass
 use super::round::Round;
 use super::space::{Cut, FreeSpace, Slice, WHOLE};
 use super::spans::{bytes, intersect};
-use super::{Facts, Known, Sample, Window};
+use super::{Facts, Known, Sample, Trimmed, Window};
 use crate::units::{Bytes, SimTime, Span};
 
 /// Tolerated number of slices in a row for which the device counted too little.
@@ -42,8 +42,9 @@ pub(super) struct Unseen {
 
 #[derive(Debug, Default)]
 struct Unsure {
-    /// Spans and count of the last unsure slice. The next map settles it.
-    slice: Option<(Vec<Span>, Bytes)>,
+    /// Spans and count of the last unsure slice, and whether the device is known to have taken what it counted. The next
+    /// map settles it.
+    slice: Option<(Vec<Span>, Bytes, bool)>,
     in_turn: u32,
 }
 
@@ -129,12 +130,12 @@ impl Maps {
     /// Settles an unsure slice with the next map: if the device counted about as much as is still free, that was sent;
     /// otherwise it still waits. Returns a message if that has happened too often.
     fn resolve(&mut self, free: &[Span]) -> Option<String> {
-        let (covered, counted) = self.unsure.slice.take()?;
+        let (covered, counted, is_proven) = self.unsure.slice.take()?;
         let still_free = intersect(&covered, free);
         let sent = Bytes(bytes(&still_free));
         if !is_far_below(counted.0, sent.0) {
             self.unsure.in_turn = 0;
-            self.space.done_but_fresh(&still_free);
+            self.space.done_but_fresh(&still_free, is_proven);
             return None;
         }
         self.unsure.in_turn += 1;
@@ -154,6 +155,10 @@ impl Knowledge for Maps {
 
     fn left(&self) -> Bytes {
         self.space.left()
+    }
+
+    fn unverified(&self) -> Bytes {
+        self.space.unverified()
     }
 
     fn is_mapped(&self) -> bool {
@@ -291,16 +296,17 @@ impl Knowledge for Maps {
         }
     }
 
-    fn settle(&mut self, slice: &Slice, covered: &[Span], counted: Option<Bytes>, _: SimTime) -> Settled {
+    fn settle(&mut self, slice: &Slice, covered: &[Span], trimmed: Trimmed, _: SimTime) -> Settled {
+        let Trimmed { counted, is_proven, .. } = trimmed;
         let is_sure = !self.is_short(slice, counted);
         if is_sure {
             self.unsure.in_turn = 0;
         }
         let sent_whole = self.cutting.sent_whole(slice, counted);
         match counted {
-            Some(counted) if !is_sure => self.unsure.slice = Some((covered.to_vec(), counted)),
-            _ if sent_whole => self.space.done_whole(covered),
-            _ => self.space.done(covered),
+            Some(counted) if !is_sure => self.unsure.slice = Some((covered.to_vec(), counted, is_proven)),
+            _ if sent_whole => self.space.done_whole(covered, is_proven),
+            _ => self.space.done(covered, is_proven),
         }
         let is_over = self.space.waiting().0 == 0 && self.round.is_over;
         let pass = if is_over { Pass::RoundOver } else { Pass::Underway };
@@ -332,6 +338,7 @@ impl Knowledge for Maps {
         let Unseen { unexplained, missed, forget_at, .. } = self.unseen;
         (self.space.trimmed().0 > 0).then(|| Known {
             trimmed: self.space.trimmed_spans(),
+            is_unverified: self.space.unverified().0 > 0,
             forget_in: forget_at.since(now),
             // Frees that no map has explained yet may have gone unseen too.
             unseen: Bytes(missed.saturating_add(unexplained).saturating_add(self.looks.freed)),
@@ -339,7 +346,7 @@ impl Knowledge for Maps {
     }
 
     fn remember(&mut self, known: Known, now: SimTime) {
-        self.space.remember(known.trimmed);
+        self.space.remember(known.trimmed, known.is_unverified);
         self.unseen.forget_at = now + known.forget_in.min(FORGET_EVERY);
         self.unseen.missed = known.unseen.0;
     }

@@ -29,6 +29,7 @@ mod outcome;
 mod pace;
 mod reason;
 mod round;
+mod sent;
 mod space;
 mod spans;
 mod status;
@@ -53,6 +54,7 @@ pub use giving::{Lender, Level};
 pub use known::Known;
 pub use pace::Pace;
 pub use reason::Reason;
+pub use sent::Sent;
 pub use space::{Cut, FreeSpace, Learned, SPANS_MAX, Slice, WHOLE, keep_longest, spans_each};
 pub use status::{LastSlice, Status, Totals};
 pub use untrimmed::Untrimmed;
@@ -291,9 +293,9 @@ impl LiveHost {
         self.unless_unknown(self.knowledge.waiting())
     }
 
-    /// Untrimmed free space that the policy leaves alone.
+    /// Untrimmed free space that is left alone: by the policy, or because it was sent and may not have been taken.
     pub fn left(&self) -> Untrimmed {
-        self.unless_unknown(self.knowledge.left())
+        self.unless_unknown(Bytes(self.knowledge.left().0 + self.knowledge.unverified().0))
     }
 
     fn unless_unknown(&self, bytes: Bytes) -> Untrimmed {

@@ -88,14 +88,17 @@ impl LiveHost {
     }
 
     fn slice_done(&mut self, took: SimDuration, slice: &Slice, covered: &[Span], trimmed: Trimmed) {
-        let Trimmed { counted, taken } = trimmed;
+        let Trimmed { counted, taken, is_proven } = trimmed;
+        let taken = slice.bytes.min(taken);
         self.totals.slices += 1;
-        match taken {
-            Some(taken) => self.totals.trimmed_bytes += slice.bytes.min(taken).0,
-            None => self.totals.unverified_bytes += slice.bytes.min(counted.unwrap_or(slice.bytes)).0,
-        }
+        self.totals.trimmed_bytes += taken.0;
         self.totals.counted_bytes += counted.unwrap_or_default().0;
-        let Settled { is_sure, paced, pass } = self.knowledge.settle(slice, covered, counted, self.now);
+        let Settled { is_sure, paced, pass } = self.knowledge.settle(slice, covered, trimmed, self.now);
+        if !is_proven {
+            // What the device did not even count of an unsure slice still waits.
+            let sent = if is_sure { slice.bytes } else { slice.bytes.min(counted.unwrap_or(slice.bytes)) };
+            self.totals.unverified_bytes += sent.0.saturating_sub(taken.0);
+        }
         if is_sure {
             self.trouble.slice_succeeded();
         }

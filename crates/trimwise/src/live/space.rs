@@ -98,6 +98,8 @@ pub struct FreeSpace {
     spans_max: usize,
     window: Span,
     trimmed: Vec<Span>,
+    /// The part of `trimmed` that was sent, and of which it is not known that the device took it.
+    unverified: Vec<Span>,
     waiting: Vec<Span>,
     left: Vec<Span>,
     fresh: Vec<Span>,
@@ -161,6 +163,7 @@ impl FreeSpace {
             spans_max,
             window: WHOLE,
             trimmed: Vec::new(),
+            unverified: Vec::new(),
             waiting: Vec::new(),
             left: Vec::new(),
             fresh: Vec::new(),
@@ -223,6 +226,7 @@ impl FreeSpace {
         self.cut_short |= keep_in_window(&mut self.waiting, window, most, |inside| most - inside);
         keep_longest(&mut self.left, most);
         keep_in_window(&mut self.trimmed, window, most, |_| most);
+        self.unverified = intersect(&self.unverified, &self.trimmed);
         self.forgotten += before - bytes(&self.trimmed) - bytes(&self.left);
     }
 
@@ -268,6 +272,7 @@ impl FreeSpace {
     /// Forgets which space is trimmed: it counts as untrimmed from the next map on.
     pub fn forget(&mut self) {
         self.trimmed.clear();
+        self.unverified.clear();
     }
 
     pub fn waiting(&self) -> Bytes {
@@ -282,6 +287,10 @@ impl FreeSpace {
         Bytes(bytes(&self.left))
     }
 
+    pub fn unverified(&self) -> Bytes {
+        Bytes(bytes(&self.unverified))
+    }
+
     /// The longest trimmed spans, no more than are kept.
     pub fn trimmed_spans(&self) -> Vec<Span> {
         let mut spans = self.trimmed.clone();
@@ -289,8 +298,9 @@ impl FreeSpace {
         spans
     }
 
-    /// Takes over knowledge of trimmed spans, before the first map.
-    pub fn remember(&mut self, trimmed: Vec<Span>) {
+    /// Takes over knowledge of trimmed spans, before the first map. If any of them is unverified, all are.
+    pub fn remember(&mut self, trimmed: Vec<Span>, is_unverified: bool) {
+        self.unverified = if is_unverified { trimmed.clone() } else { Vec::new() };
         self.trimmed = trimmed;
         self.keep();
     }
@@ -480,24 +490,28 @@ impl FreeSpace {
     }
 
     /// Accounts for a slice that was cut, but whose extents were sent whole.
-    pub(crate) fn done_whole(&mut self, covered: &[Span]) {
+    pub(crate) fn done_whole(&mut self, covered: &[Span], is_proven: bool) {
         let touched = |extent: &Span| !intersect(covered, &[*extent]).is_empty();
         let whole: Vec<Span> = self.free().into_iter().filter(touched).collect();
-        self.done(&whole);
+        self.done(&whole, is_proven);
     }
 
     /// Accounts for a slice of which these spans are still free: they were trimmed, except those that the last map
     /// showed as freshly freed.
-    pub(crate) fn done_but_fresh(&mut self, still_free: &[Span]) {
-        self.done(&subtract(still_free, &self.fresh));
+    pub(crate) fn done_but_fresh(&mut self, still_free: &[Span], is_proven: bool) {
+        self.done(&subtract(still_free, &self.fresh), is_proven);
     }
 
-    /// Accounts for a completed slice: its spans are trimmed.
-    pub fn done(&mut self, covered: &[Span]) {
+    /// Accounts for a completed slice: its spans were sent, and are not sent again. `is_proven` says that the device is
+    /// known to have taken them.
+    pub fn done(&mut self, covered: &[Span], is_proven: bool) {
         let covered = &intersect(covered, &self.waiting);
         self.spare = (self.spare + bytes(covered) / WAITING_PER_EXCESS).min(SPARE_MAX);
         self.waiting = subtract(&self.waiting, covered);
         self.trimmed = union(&self.trimmed, covered);
+        if !is_proven {
+            self.unverified = union(&self.unverified, covered);
+        }
         self.keep();
     }
 }

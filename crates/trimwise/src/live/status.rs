@@ -43,7 +43,7 @@ pub struct Status {
     /// `rising`, `falling` or `steady` over the last ten minutes.
     pub trend: &'static str,
     pub waiting_bytes: Untrimmed,
-    /// Untrimmed free space that the policy leaves alone.
+    /// Untrimmed free space that is left alone: by the policy, or because it was sent and may not have been taken.
     pub left_bytes: Untrimmed,
     /// Maximum untrimmed space under `judicious`, or of space that is lent.
     pub bound_bytes: Bytes,
@@ -151,11 +151,10 @@ impl LiveHost {
             sentences.extend(self.knowledge.is_mapped().then(|| self.frees_words()));
         }
         sentences.extend(self.slice_words());
-        if let sent @ 1.. = self.totals.unverified_bytes {
+        if self.totals.unverified_bytes > 0 {
             sentences.push(format!(
-                "Sent but unverified: {}. If the device failed or refused discards here, nothing would say so; \
-                 tracepoints of the block layer (tracefs) would.",
-                Bytes(sent)
+                "So far {}. Tracepoints of the block layer (tracefs) would show discards that fail.",
+                self.totals.sent().words("trimmed")
             ));
         }
         if let (Some(untouched), Some(touched)) = self.pace.latencies() {
@@ -218,7 +217,13 @@ impl LiveHost {
                 } else {
                     String::new()
                 };
-                format!("Untrimmed free space: {waiting} waiting, {left} left alone ({basis}){bound}.")
+                let doubted = match self.knowledge.unverified() {
+                    Bytes(0) => String::new(),
+                    sent => format!(", of which {sent} were sent, unverified"),
+                };
+                format!(
+                    "Untrimmed free space: {waiting} waiting, {left} left alone{doubted} ({basis}){bound}."
+                )
             }
         }
     }

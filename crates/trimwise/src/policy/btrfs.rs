@@ -2,7 +2,7 @@
 //!
 //! Constants from Linux's fs/btrfs/discard.c and discard.h: nothing for 120 s after the first free, "to give some
 //! chance for block reuse"; then a pass over extents of at least 1 MiB and one over those of at least 32 KiB, at most
-//! 64 MiB per discard and 1000 discards per second (10 up to Linux 6.3). Shorter extents wait until their neighbours
+//! 64 MiB per discard and 1000 discards per second (10 in Linux 6.1). Shorter extents wait until their neighbours
 //! are freed. btrfs keeps a delay for each block group; here one delay serves the whole file system.
 
 use super::spec::term::Term;

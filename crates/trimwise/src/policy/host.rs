@@ -18,6 +18,8 @@ use crate::units::{Lpn, SimDuration, SimTime, UnitRange};
 
 /// Maximum number of nested `PassOver` events at one instant.
 const NESTED_MAX: u32 = 8;
+/// What a host's timer does under a policy that always asks for now, for [`Sim::consume_budget`](crate::engine::Sim).
+pub(crate) const WAKES_IN_THE_PAST: &str = "wakes the policy at an instant that has passed";
 const EVERYWHERE: UnitRange = UnitRange { start: Lpn(0), units: u64::MAX };
 
 /// What a file system does for a policy.

@@ -161,7 +161,7 @@ impl Trimmer {
     pub fn policy(self) -> Policy {
         match self {
             Self::Kernel(spec) if spec.batch().is_none() => spec.into(),
-            Self::Block(spec) => Policy::below(self.into(), PolicySpec::COMMIT, spec),
+            Self::Block(spec) => Policy::over(PolicySpec::COMMIT, spec),
             // Something outside the file system trims.
             _ => Policy::of(self.into(), || PolicySpec::OFF.governor()),
         }

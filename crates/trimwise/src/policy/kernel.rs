@@ -14,8 +14,9 @@ pub enum DiscardGeneration {
     CommitBatched,
     /// After the commit, from one background worker, one at a time: 5.15 (commit 55cdd0af2bc5).
     Worker,
-    /// As `Worker`, but each discard runs on through the free space after its extent, to the end of the block group:
-    /// from 6.1 (`ext4_try_to_trim_range` as of commit 45e4ab320c9b, which is in 6.6 and in 6.1.56).
+    /// As `Worker`, but each discard runs on through the free space after its extent, to the end of the block group
+    /// (`ext4_try_to_trim_range` since commit 68da4c44b994): 6.8 and later, and stable kernels from 5.15.149, 6.1.77,
+    /// 6.6.16 and 6.7.4 on. A version here has no third number, so 6.1 and whatever follows count as these.
     WorkerRunningOn,
 }
 

@@ -37,6 +37,7 @@ pub use batch::BatchConfig;
 pub use governor::{
     Acknowledged, Decision, Explanation, Governor, HostTraits, Needs, PolicyEvent, Served, Shape, View,
 };
+pub(crate) use host::WAKES_IN_THE_PAST;
 pub use host::{HostedPolicy, InCommit, PolicyHost, TrimCommand};
 pub(crate) use identity::DAEMON;
 pub use identity::{PolicyId, Trimmer};

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Governor, PolicyId, PolicySpec};
+use super::{Governor, PolicyId, PolicySpec, Trimmer};
 
 /// A policy as runs take it: a name, and governors in their initial state.
 ///
@@ -51,7 +51,13 @@ impl Policy {
     }
 
     /// Combines a policy of the file system with one of a target below it.
-    pub(super) fn below(id: PolicyId, of_fs: PolicySpec, target: PolicySpec) -> Self {
+    pub fn over(of_fs: PolicySpec, target: PolicySpec) -> Self {
+        let below = Trimmer::Block(target);
+        let id = if of_fs == PolicySpec::COMMIT {
+            PolicyId::Known(below)
+        } else {
+            PolicyId::Named(format!("{of_fs} over {below}").into())
+        };
         Self { target: Some(target), ..Self::of(id, move || of_fs.governor()) }
     }
 

@@ -523,6 +523,44 @@ fn regression_what_the_device_did_not_count_is_not_booked() {
     assert_eq!((host.untrimmed(), host.sent_twice, trimmed), (0, 0, PIECES as u64 * PIECE));
 }
 
+/// Of 1,000 pieces sent, the device is known to have taken none, or a quarter. Which ones is unknown, so all of them stay
+/// untrimmed; they are not sent again by themselves, but with the next request.
+#[test]
+fn what_is_not_known_to_be_taken_stays_untrimmed() {
+    for (permille, maps) in [(0, true), (250, true), (0, false)] {
+        let mut host = FakeHost::new("off", Facts { maps, ..facts(XFS) }, Settings::default());
+        let case = format!("{permille} in 1000, maps {maps}");
+        host.allocate(0, PIECES - 1000);
+        host.told.fill(false);
+        host.pass(5);
+        host.proven_permille = Some(permille);
+        host.live.trim_now();
+        assert!(host.pass_while_asked(2_000), "{case}: {:?}", host.live.explain());
+        let totals = host.live.totals();
+        let taken = 1000 * PIECE / 1000 * permille;
+        assert_eq!((totals.trimmed_bytes, totals.unverified_bytes), (taken, 1000 * PIECE - taken), "{case}");
+        assert_eq!((host.waiting(), host.left()), (Bytes(0), Bytes(1000 * PIECE)), "{case}");
+        let known = host.live.known();
+        assert!(
+            known.as_ref().is_none_or(|known| known.is_unverified),
+            "{case}: a restart does not prove it"
+        );
+        assert_eq!(known.is_some(), maps, "{case}");
+        let explained = host.live.explain().join(" ");
+        let expected = format!("of which {} were sent, unverified", Bytes(1000 * PIECE));
+        assert!(explained.contains(&expected), "{case}: {explained}");
+        host.pass(600);
+        assert_eq!(host.sent, 1000, "{case}: not again by itself");
+        // In use again, it is untrimmed no longer.
+        host.allocate(PIECES - 1000, 100);
+        host.proven_permille = None;
+        host.live.trim_now();
+        assert!(host.pass_while_asked(2_000), "{case}: {:?}", host.live.explain());
+        assert_eq!((host.sent, host.left()), (1900, Bytes(0)), "{case}");
+        assert!(!host.live.explain().join(" ").contains("were sent, unverified"), "{case}");
+    }
+}
+
 /// What came into use again between the map and the slice was not sent, and nothing is sent once more for it.
 #[test]
 fn what_is_used_again_before_its_slice_makes_nobody_doubt_the_rest() {
@@ -774,7 +812,7 @@ proptest! {
                 prop_assert_eq!(in_ranges - (sent_twice - before), slice.bytes.0);
                 sent += slice.bytes.0;
                 prop_assert!(sent_twice * 5 <= sent, "{} of {}", sent_twice, sent);
-                space.done(&covered);
+                space.done(&covered, true);
             } else if groups {
                 let all = space.next_slice(cut, Bytes(bytes_max), extents_max, true);
                 prop_assert_eq!(all.is_some(), expected > 0);
@@ -807,7 +845,7 @@ proptest! {
                 prop_assert_eq!(waited, slice.bytes.0);
                 prop_assert!(any || 2 * waited >= sent, "{:?}", slice);
                 prop_assert!(slice.extents == 1 || sent <= bytes_max);
-                space.done(&covered);
+                space.done(&covered, true);
             }
             let left = untrimmed(&trimmed, &map);
             prop_assert_eq!(space.waiting(), Bytes(left));

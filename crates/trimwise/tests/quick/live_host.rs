@@ -59,6 +59,8 @@ pub struct FakeHost {
     pub reasons: Vec<Reason>,
     /// The next slices fail like this.
     pub failure: Option<Failed>,
+    /// How much of what a slice sent the device is known to have taken, if not all.
+    pub proven_permille: Option<u64>,
     /// Maps cannot be read.
     pub look_failure: Option<Failed>,
     /// Discards end up nowhere, and are not counted.
@@ -102,6 +104,7 @@ impl FakeHost {
             slices: Vec::new(),
             reasons: Vec::new(),
             failure: None,
+            proven_permille: None,
             look_failure: None,
             drops: false,
             tells: false,
@@ -239,7 +242,12 @@ impl FakeHost {
             Order::Trim(slice) => {
                 let result = match self.failure.clone() {
                     Some(failed) => Err(failed),
-                    None => Ok(Trimmed::all(Bytes(self.fitrim(&slice)))),
+                    None => {
+                        let sent = self.fitrim(&slice);
+                        let taken = Bytes(sent * self.proven_permille.unwrap_or(1000) / 1000);
+                        let is_proven = self.proven_permille.is_none();
+                        Ok(Trimmed { counted: Some(Bytes(sent)), taken, is_proven })
+                    }
                 };
                 let took = at.since(self.slices.last().unwrap().0);
                 self.live.trimmed(self.now, took, result, &mut orders);

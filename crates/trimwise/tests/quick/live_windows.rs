@@ -150,7 +150,7 @@ fn more_extents_than_are_kept_are_all_trimmed_and_memory_stays_bounded() {
                     sent[at as usize] += 1;
                 }
                 log = log.wrapping_mul(31).wrapping_add(slice.bytes.0 ^ slice.ranges[0].start);
-                space.done(&covered);
+                space.done(&covered, true);
                 assert!(space.trimmed_spans().len() <= SPANS_MAX);
             }
             // What was just sent is known, however short: a second look finds nothing.

@@ -46,6 +46,8 @@ struct Whole<'a> {
     /// Names the process limit that is too small for the mounted devices.
     limits_problem: Option<String>,
     metrics_problem: Option<String>,
+    /// Names the file systems that another daemon manages.
+    taken_problem: Option<String>,
     /// Reason why frees are not seen as they happen; null if they are, or if tracepoints are off.
     tracepoints_problem: Option<&'a str>,
     log_lines_dropped: u64,
@@ -64,6 +66,7 @@ impl Whole<'_> {
             (self.mounts_problem.is_some(), Code::DaemonMounts),
             (self.limits_problem.is_some(), Code::DaemonLimits),
             (self.metrics_problem.is_some(), Code::DaemonMetrics),
+            (self.taken_problem.is_some(), Code::DaemonMountTaken),
         ])
     }
 }
@@ -204,6 +207,7 @@ impl Service {
             limits_problem: self.limits_problem(),
             mounts_problem: self.looking.problem.as_deref(),
             metrics_problem: self.metrics_problem(),
+            taken_problem: self.taken_problem(),
             tracepoints_problem: self.watching.problem.as_deref(),
             log_lines_dropped: speak::dropped(),
             codes: Vec::new(),
@@ -217,6 +221,15 @@ impl Service {
     fn codes_of(&self, one: &Managed) -> Vec<Code> {
         let live = one.seen().map(LiveHost::status).map(|status| (status.trouble, status.totals));
         problems_of(one.problem.as_deref(), live, self.options.dry_run)
+    }
+
+    fn taken_problem(&self) -> Option<String> {
+        let mut points = self.claims.refused().map(|(point, why)| format!("{}: {why}", point.display()));
+        let first = points.next()?;
+        Some(match points.count() {
+            0 => first,
+            others => format!("{first}; and {others} more"),
+        })
     }
 
     fn metrics_problem(&self) -> Option<String> {
@@ -327,6 +340,7 @@ mod tests {
             mounts_problem: None,
             limits_problem: None,
             metrics_problem: None,
+            taken_problem: None,
             tracepoints_problem: None,
             log_lines_dropped: 0,
             codes: Vec::new(),
@@ -347,6 +361,7 @@ mod tests {
             (Whole { mounts_problem: Some("why"), ..sound() }, &["daemon.mounts.unreadable"]),
             (Whole { limits_problem: why(), ..sound() }, &["daemon.limits.too-low"]),
             (Whole { metrics_problem: why(), ..sound() }, &["daemon.metrics.broken"]),
+            (Whole { taken_problem: why(), ..sound() }, &["daemon.mount.taken"]),
             (
                 Whole { metrics_problem: why(), config_problem: Some("why"), ..sound() },
                 &["daemon.config.broken", "daemon.metrics.broken"],

@@ -1,10 +1,12 @@
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::event::PollFd;
 
 use super::{END_MAX, Options, Service};
-use crate::discover::{Found, Wanted};
+use crate::candidate::Candidate;
+use crate::discover::{Found, Skipped, Wanted};
 use crate::look;
 use crate::managed::Managed;
 use crate::process::Left;
@@ -209,7 +211,8 @@ impl Service {
         // After a remount it may be a different file system, so nothing is known about it.
         let is_mounted = |mount: &Mount| found.mounted.contains(&(mount.id, mount.device.clone()));
         let mut before = std::mem::take(&mut self.managed);
-        let mut new = Vec::new();
+        let (mut new, mut refused) = (Vec::new(), Vec::new());
+        self.claims.begin();
         for candidate in found.candidates {
             let Some(treatment) = self.config.treatment(&candidate.mount.mount_point) else { continue };
             let numbers = candidate.mount.numbers;
@@ -234,11 +237,20 @@ impl Service {
             };
             match known {
                 Some(mut one) => {
-                    one.seen_as(candidate, asked_at, &mut self.journal, &mut self.history);
+                    let claims = &mut self.claims;
+                    one.seen_as(candidate, asked_at, &mut self.journal, claims, &mut self.history);
                     one.treat(treatment);
                     self.managed.insert(numbers, one);
                 }
                 None => {
+                    if let Some(why) = self.why_refused(numbers, &candidate.mount.mount_point) {
+                        let Mount { mount_point, fs_type, .. } = candidate.mount;
+                        refused.push(Skipped { mount_point, fs_type, why });
+                        continue;
+                    }
+                    if self.adopt(&candidate) {
+                        continue;
+                    }
                     // With `once`, ignore pauses.
                     let paused = !self.options.once && self.paused.contains(&candidate.mount.mount_point);
                     new.push((numbers, Managed::new(candidate, treatment, paused)));
@@ -271,7 +283,33 @@ impl Service {
             self.looking.watched.clear();
         }
         self.managed.extend(new);
+        for one in refused.iter().filter(|one| !self.skipped.contains(one)) {
+            warn(&format!("{} is not managed: {}", one.mount_point.display(), one.why));
+        }
         self.skipped = found.skipped;
+        self.skipped.extend(refused);
+        let is_used = |numbers| self.managed.contains_key(&numbers) || self.is_restoring(numbers);
+        let unused: Vec<_> = self.claims.held().filter(|&numbers| !is_used(numbers)).collect();
+        self.claims.release(&unused);
+    }
+
+    /// Returns why a file system is left to another daemon; `None` if it is this daemon's.
+    pub(super) fn why_refused(&mut self, numbers: (u32, u32), mount_point: &Path) -> Option<String> {
+        if self.options.dry_run || self.claims.claim(numbers, mount_point) {
+            return None;
+        }
+        self.claims.why_refused(numbers).map(str::to_owned)
+    }
+
+    /// Takes over a change of the mount option by a daemon that was killed and had another state folder. Returns true if
+    /// the next look restores it, before the file system is managed.
+    fn adopt(&mut self, candidate: &Candidate) -> bool {
+        let changed = self.claims.changed(candidate.mount.numbers, candidate.session);
+        let is_new = self.journal.saving.has_begun() && self.journal.of(candidate).is_none();
+        let Some(change) = changed.filter(|_| is_new).cloned() else { return false };
+        self.journal.adopt(change);
+        self.looking.discover_now();
+        true
     }
 
     pub(super) fn is_sample_due(&self, now: Instant) -> bool {

@@ -39,6 +39,9 @@ impl Service {
                     if self.managed.contains_key(&change.numbers)
                         || self.is_restoring(change.numbers)
                         || self.unrestorable.contains(&change) => {}
+                // Another daemon that manages it now knows the old value too.
+                Whereabouts::At(point) if self.why_refused(change.numbers, &point).is_some() => {}
+                Whereabouts::At(_) if self.claims.is_settled(&change) => self.journal.restored(&change),
                 Whereabouts::At(point) if self.helpers_at_work() < HELPERS_MAX => self.restore(change, point),
                 Whereabouts::At(_) => drop(self.restoring_later.insert(change.numbers)),
             }
@@ -55,7 +58,7 @@ impl Service {
         let request = Request {
             path: self.options.places.host.path(&point),
             numbers: change.numbers,
-            task: Task::Toggle { option: change.was.clone() },
+            task: Task::Toggle { option: change.was.clone(), before: change.others.clone() },
         };
         let doing = Doing::Toggling { on: change.was != "nodiscard" };
         match Job::begin(&self.options.program, doing, request, &mut self.idle) {
@@ -81,10 +84,23 @@ impl Service {
                 continue;
             };
             match answer {
-                Answer::Toggled => {
-                    let text = format!("Remounted with {}, as it was.", one.change.was);
+                Answer::Toggled { differing, .. } => {
+                    let was = &one.change.was;
+                    let text = if !differing.is_empty() {
+                        let text = format!(
+                            "Remounted with {was}, but not all is as it was when the daemon first changed it: {}",
+                            differing.join(", ")
+                        );
+                        warn(&format!("{}: {text}", one.point.display()));
+                        text + "."
+                    } else if one.change.others.is_some() {
+                        format!("Remounted with {was}, as it was.")
+                    } else {
+                        format!("Remounted with {was}.") // nobody noted the others
+                    };
                     self.history.add(&one.point, "online", text, 0);
                     self.journal.restored(&one.change);
+                    self.claims.settle(&one.change);
                 }
                 other => {
                     let why =

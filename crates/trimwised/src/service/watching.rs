@@ -75,12 +75,12 @@ impl Service {
                 one.freed(freed);
             }
         }
-        if !heard.failed.is_empty() {
-            let name = |numbers: &(u32, u32)| {
-                Some(SysBlock::of_numbers(&HostRoot::default(), *numbers).ok()?.name())
-            };
-            let disks: BTreeSet<String> = heard.failed.iter().filter_map(name).collect();
-            self.managed.values_mut().for_each(|one| one.discards_failed(&disks));
+        let name =
+            |numbers: &(u32, u32)| Some(SysBlock::of_numbers(&HostRoot::default(), *numbers).ok()?.name());
+        let names = |numbers: &BTreeSet<_>| numbers.iter().filter_map(name).collect::<BTreeSet<String>>();
+        if !(heard.failed.is_empty() && heard.refused.is_empty()) {
+            let (failed, refused) = (names(&heard.failed), names(&heard.refused));
+            self.managed.values_mut().for_each(|one| one.discards_failed(&failed, &refused));
         }
         if heard.lost > 0 {
             // It is unknown whose failures were lost.

@@ -383,6 +383,56 @@ fn the_script_for_other_init_systems_starts_reloads_and_stops_it() {
     assert_eq!(call("reload").0, Some(7), "not running");
 }
 
+/// The lock in the state folder is empty then.
+#[test]
+fn regression_the_script_finds_a_daemon_whose_state_folder_is_on_a_full_disk() {
+    if !can_run(&[]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    fs::create_dir(at("state")).unwrap();
+    sh("mount", &["-t", "tmpfs", "-o", "size=64k,mode=700", "full", &at("state")]);
+    let fill = fs::write(at("state/fill"), [0; 128 << 10]);
+    fs::write(at("trimwise.toml"), "manage = \"listed\"\n").unwrap();
+    let call = |word: &str| {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/trimwised.init");
+        let mut command = std::process::Command::new("sh");
+        command.args([script, word]).env("TRIMWISED", TRIMWISED);
+        command.env("STATE", at("state")).env("RUN", at("run"));
+        command.env("ARGUMENTS", format!("--config {}", at("trimwise.toml")));
+        let output = command.output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    let started = call("start");
+    let lock = fs::read_to_string(at("state/lock"));
+    let process = fs::read_to_string(at("run/run.lock")).unwrap_or_default();
+    let told = call("status");
+    let again = call("start");
+    let stopped = [call("stop").0, call("status").0];
+    sh("umount", &[&at("state")]);
+    assert!(fill.is_err(), "the disk is full");
+    assert_eq!((started, lock.unwrap().as_str()), ((Some(0), String::new()), ""));
+    let running = format!("trimwised is running (process {})\n", process.trim());
+    assert_eq!((told, again), ((Some(0), running.clone()), (Some(0), running)));
+    assert_eq!(stopped, [Some(0), Some(3)]);
+}
+
+#[test]
+fn regression_a_daemon_that_was_started_with_sigterm_blocked_ends_by_it() {
+    if !can_run(&["env"]) {
+        return;
+    }
+    let mut daemon = Daemon::prepared(TRIMWISED, "");
+    daemon.start_in(&["env", "--block-signal=TERM", "--ignore-signal=CHLD"]);
+    let status = fs::read_to_string(format!("/proc/{}/status", daemon.process())).unwrap();
+    let blocked = status.lines().find(|line| line.starts_with("SigBlk")).unwrap();
+    assert_eq!(blocked, "SigBlk:\t0000000000000000");
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:\t")).unwrap();
+    assert_eq!(u64::from_str_radix(ignored, 16).unwrap() & (1 << 16), 0, "SIGCHLD: {ignored}");
+    daemon.end();
+}
+
 #[test]
 fn relative_folders_lie_where_the_daemon_was_started() {
     if !can_run(&[]) {

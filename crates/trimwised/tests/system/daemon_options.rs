@@ -270,3 +270,104 @@ fn a_journal_that_cannot_be_read_is_kept_and_told_of_and_a_dry_run_puts_nothing_
     assert_eq!(fs::read_to_string(aside).unwrap(), text[..text.len() / 2]);
     daemon.end();
 }
+
+/// btrfs turns ACLs on at each reconfiguration that does not say otherwise.
+#[test]
+fn regression_options_besides_discard_are_as_before_a_toggle() {
+    if !can_run(&["mkfs.btrfs"]) {
+        return;
+    }
+    let disk = Loop::new(256 * MIB, &["mkfs.btrfs", "-q", "-K"]);
+    let point = disk.point.to_str().unwrap();
+    sh("umount", &[point]);
+    sh("mount", &["-o", "nodiscard,noacl,commit=7", disk.node().to_str().unwrap(), point]);
+    let before = options(&disk.point);
+    assert!(before.contains(",noacl"), "{before}");
+    let mut daemon = Daemon::started(TRIMWISED, &table(&disk.point, "toggle = true"));
+    wait_until("turned on", || options(&disk.point).contains("discard=async"));
+    assert_eq!(options(&disk.point).replace(",discard=async", ""), before);
+    daemon.wait_until(&disk.point, "online", |status| status["reason"]["code"] == "online");
+    daemon.configure(&table(&disk.point, "policy = \"off\""));
+    daemon.ask(&Request::Reload);
+    wait_until("put back", || !options(&disk.point).contains("discard"));
+    daemon.wait_until(&disk.point, "managed anew", |status| status["policy"] == "off");
+    assert_eq!(options(&disk.point), before);
+    let history = daemon.ask(&Request::History { mount: disk.point.clone(), limit: 30 }).to_string();
+    assert!(history.contains("Remounted with nodiscard, as it was."), "{history}");
+    daemon.end();
+}
+
+#[test]
+fn regression_what_somebody_else_changed_since_is_not_as_it_was() {
+    if !can_run(&["mkfs.ext4"]) {
+        return;
+    }
+    let (disk, mut daemon) = turned_on(|config| Daemon::prepared(TRIMWISED, config));
+    sh("mount", &["-o", "remount,discard,commit=7", disk.point.to_str().unwrap()]);
+    daemon.configure(&table(&disk.point, "policy = \"off\""));
+    daemon.ask(&Request::Reload);
+    wait_until("put back", || !options(&disk.point).contains(",discard"));
+    daemon.wait_until_said("Remounted with nodiscard, but not all is as it was when the daemon first changed it: commit=7 is new");
+    daemon.end();
+    assert!(options(&disk.point).contains(",commit=7"));
+}
+
+/// The second took what the first had set for the user's, and put that back.
+#[test]
+fn regression_three_daemons_leave_the_option_as_it_was() {
+    if !can_run(&["mkfs.ext4"]) {
+        return;
+    }
+    let (disk, mut first) = turned_on(|config| Daemon::prepared(TRIMWISED, config));
+    let off = table(&disk.point, "policy = \"off\"\ntoggle = true");
+    let mut others = [Daemon::started(TRIMWISED, &off), Daemon::started(TRIMWISED, &off)];
+    let why = format!("another trimwised (process {}) manages it", first.process());
+    let manages =
+        |daemon: &Daemon| !daemon.ask(&Request::Status)["file_systems"].as_array().unwrap().is_empty();
+    for other in &others {
+        let status = other.ask(&Request::Status);
+        assert!(!manages(other), "{status:#}");
+        let skipped = status["skipped"].as_array().unwrap();
+        let own = skipped.iter().find(|one| one["mount_point"] == disk.point.to_str().unwrap()).unwrap();
+        assert_eq!(own["why"], why, "{status:#}");
+        assert_eq!(status["codes"], serde_json::json!(["daemon.mount.taken"]), "{status:#}");
+        let point = disk.point.display();
+        assert_eq!(status["taken_problem"], format!("{point}: {why}"));
+        other.wait_until_said(&format!("{point} is not managed: {why}"));
+    }
+    assert!(options(&disk.point).contains(",discard"));
+
+    // The first is killed, and never comes back. Another takes over, and puts back what it finds noted.
+    first.kill();
+    wait_until("taken over", || others.iter().any(manages));
+    wait_until("put back", || !options(&disk.point).contains(",discard"));
+    assert_eq!(others.iter().filter(|one| manages(one)).count(), 1);
+    let [second, third] = &mut others;
+    let (taker, last) = if manages(second) { (second, third) } else { (third, second) };
+    taker.kill();
+    wait_until("taken over once more", || manages(last));
+    // The first does not change what others have settled.
+    sh("mount", &["-o", "remount,discard", disk.point.to_str().unwrap()]);
+    last.end();
+    first.start();
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    assert!(options(&disk.point).contains(",discard"), "{}", options(&disk.point));
+    first.end();
+}
+
+#[test]
+fn one_run_with_once_says_that_another_daemon_is_there() {
+    if !can_run(&["mkfs.ext4"]) {
+        return;
+    }
+    let disk = Loop::ext4(64 * MIB);
+    let mut daemon = Daemon::started(TRIMWISED, &table(&disk.point, ""));
+    daemon.wait_until(&disk.point, "managed", |status| !status.is_null());
+    let output = Daemon::prepared(TRIMWISED, &table(&disk.point, "")).output(&["--once"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    let point = disk.point.display();
+    let expected =
+        format!("not trimmed: {point}: another trimwised (process {}) manages it", daemon.process());
+    assert!(said.contains(&expected) && output.status.code() == Some(1), "{said}");
+    daemon.end();
+}

@@ -93,8 +93,9 @@ pub fn status(data: &Value, show: Show<'_>) -> String {
             text += &folded(&word(&line.into()), 2);
         }
     }
-    for problem in ["state_problem", "mounts_problem", "limits_problem", "history_problem", "metrics_problem"]
-    {
+    let problems = ["state", "mounts", "limits", "history", "metrics", "taken"];
+    for problem in problems.map(|of| format!("{of}_problem")) {
+        let problem = problem.as_str();
         if data[problem].is_string() {
             text += &folded(&format!("! {}", word(&data[problem])), 0);
         }

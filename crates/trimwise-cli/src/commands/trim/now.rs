@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use trimwise::failure::Failure;
+use trimwise::live::Sent;
 use trimwise::units::Bytes;
 use trimwise_linux::daemon::DEFAULT_RUN;
 use trimwise_study::caller::Caller;
@@ -47,13 +48,6 @@ fn words(waited: &Waited) -> String {
         0 => String::new(),
         failed => format!(", {failed} failed"),
     };
-    let unverified = match waited.unverified_bytes {
-        0 => String::new(),
-        sent => format!(
-            ", {} more sent but unverified (this host cannot tell whether the drive carried it out)",
-            Bytes(sent)
-        ),
-    };
     let rest = match waited.outcome {
         Outcome::Done => String::new(),
         _ => match waited.waiting_bytes.known() {
@@ -66,12 +60,7 @@ fn words(waited: &Waited) -> String {
         true => "accepted by a virtual disk (whether its host frees the space cannot be seen from here)",
         false => "trimmed",
     };
-    let (trimmed, took) = (Bytes(waited.trimmed_bytes), figures::time(waited.took_ns.as_secs_f64()));
-    folded(
-        &format!(
-            "{}: {trimmed} {done}{unverified} in {took} (slices: {}{failed}){rest}",
-            waited.mount_point, waited.slices
-        ),
-        0,
-    )
+    let sent = Sent { taken: Bytes(waited.trimmed_bytes), unverified: Bytes(waited.unverified_bytes) };
+    let (sent, took) = (sent.words(done), figures::time(waited.took_ns.as_secs_f64()));
+    folded(&format!("{}: {sent} in {took} (slices: {}{failed}){rest}", waited.mount_point, waited.slices), 0)
 }

@@ -68,6 +68,9 @@ fn rows(report: &TrimReport) -> Vec<[String; 5]> {
             Some(taken) => row("the device took", none(), none(), size(taken)),
             None => row("the device took", none(), none(), [trim.verdict.to_owned(), none()]),
         });
+        if let Some(left @ Bytes(1..)) = trim.untrimmed_bytes {
+            rows.push(row("not known to be trimmed", none(), none(), size(left)));
+        }
     }
     rows
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
+use trimwise::failure::cut;
 use trimwise::policy::PolicySpec;
 use trimwise::spelling::Accepted;
 use trimwise::units::{Bytes, SimDuration};
@@ -77,7 +78,7 @@ impl Reader<'_> {
         let end = at.start.min(self.text.len());
         let line = 1 + self.text.as_bytes()[..end].iter().filter(|&&byte| byte == b'\n').count();
         // One line per error, whatever the file contains.
-        let plain = |text: &str| text.replace(is_unprintable, " ");
+        let plain = |text: &str| cut(text).replace(is_unprintable, " ");
         let message: String = message.into();
         let (key, message) = (plain(key), plain(&message));
         self.errors.push(ConfigError { file: self.file.to_owned(), line, key, message });

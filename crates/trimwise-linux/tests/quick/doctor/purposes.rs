@@ -190,6 +190,19 @@ fn pieces_smaller_than_a_chunk_stay_with_discard_alone() {
             Some(true),
             &["# mount -o remount,nodiscard /data\n", "!systemctl enable"],
         ),
+        // Stable kernels that have the change of 6.12.
+        (
+            &format!("{timed}\n{}", OLD.replace("5.10.0", "5.10.227")),
+            "mount.discard.and-timer",
+            Some(true),
+            &[],
+        ),
+        (
+            &format!("{timed}\n{}", OLD.replace("5.10.0", "6.1.112")),
+            "mount.discard.and-timer fs.ext4.discards-too-much space.granularity.too-coarse",
+            Some(true),
+            &["# mount -o remount,nodiscard /data\n"],
+        ),
         (
             &thin(",discard", SDA).replace("ext4", "xfs"),
             "space.granularity.too-coarse",

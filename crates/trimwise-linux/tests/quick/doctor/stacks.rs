@@ -1446,7 +1446,11 @@ fn a_kernel_that_harms_or_barely_trims_is_named() {
         ("raid0", "5.10.100", &original, loses, true),
         ("raid0", "5.10.100", &equal, "", false),
         ("raid0", "5.10.200", &original, "", false),
-        ("raid0", "5.10.187", &original, loses, false),
+        ("raid0", "5.10.187", &original, loses, true),
+        ("raid0", "5.10.188", &original, "", false),
+        ("raid0", "6.1.40", &original, "", false),
+        ("raid0", "6.4.4", &original, loses, true),
+        ("raid0", "5.15.120", &original, loses, false),
         ("raid0", "4.18.0-553.el8.x86_64", &original, "", false),
     ] {
         let report = built(&raid(level, kernel, rest)).examine();

@@ -1,0 +1,280 @@
+//! One daemon for each file system, whatever the state and run folders of the daemons are.
+//!
+//! Two daemons on one file system would each take the other's mount option for the user's. So a daemon locks a small
+//! file for each file system that it manages, in a folder of the host's `/run` that does not depend on its arguments. The
+//! file's name is the file system's number in mountinfo, which is the same in all mount namespaces; a daemon in a
+//! container finds the folder through `--host-root`. A lock on the mount itself would need no folder, but would keep the
+//! file system from being unmounted.
+//!
+//! While a mount option is changed, the file holds the old value too: a daemon that was killed may never come back, and
+//! the next one can have another state folder.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+
+use crate::journal::Change;
+use crate::places::{Places, make_folder, open_own};
+use crate::speak::warn;
+use trimwise_linux::daemon::DEFAULT_RUN;
+
+/// Time after the start in which a held lock is tried again, in all: a helper that a killed daemon was about to start
+/// holds its locks for a moment longer.
+const PATIENCE: Duration = Duration::from_secs(1);
+const FILE_MAX: usize = 64 << 10;
+
+type Numbers = (u32, u32);
+
+/// Contents of a file.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Record {
+    boot: String,
+    /// The daemon that has the lock, or had it last.
+    process: u32,
+    origin: Option<Origin>,
+}
+
+/// The mount option of one mounting before any daemon changed it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Origin {
+    Changed(Change),
+    /// It was put back, or set by somebody else since. The number is that of [`Change::session`].
+    Settled(Option<u64>),
+}
+
+#[derive(Debug)]
+pub struct Claims {
+    /// `None` if no folder can be written.
+    folder: Option<PathBuf>,
+    boot: String,
+    held: BTreeMap<Numbers, (File, Option<Origin>)>,
+    /// Mount points of file systems that other daemons manage, with the reason in words.
+    refused: BTreeMap<Numbers, (PathBuf, String)>,
+    patient_until: Instant,
+}
+
+impl Claims {
+    pub fn new(places: &Places, boot: String) -> Self {
+        const NAME: &str = "file-systems";
+        let make = |parent: &Path| {
+            let folder = parent.join(NAME);
+            make_folder(parent, 0o755).and_then(|()| make_folder(&folder, 0o700)).map(|()| folder)
+        };
+        let folder = make(&places.host.path(DEFAULT_RUN)).or_else(|error| {
+            warn(&format!("{error}: other daemons are noticed only if they have the same run folder"));
+            make(&places.run)
+        });
+        Self {
+            folder: folder.ok(),
+            boot,
+            held: BTreeMap::new(),
+            refused: BTreeMap::new(),
+            patient_until: Instant::now() + PATIENCE,
+        }
+    }
+
+    /// Returns true if this daemon may manage a file system, and from now on no other one.
+    pub fn claim(&mut self, numbers: Numbers, mount_point: &Path) -> bool {
+        if self.held.contains_key(&numbers) {
+            return true;
+        }
+        match self.lock(numbers) {
+            Ok(Some(file)) => {
+                let record = read(&file);
+                let origin = record.origin.filter(|_| record.boot == self.boot);
+                // The number of the process serves messages only.
+                drop(self.write(&file, origin.clone()));
+                self.held.insert(numbers, (file, origin));
+            }
+            Ok(None) => {}
+            Err(why) => {
+                self.refused.insert(numbers, (mount_point.to_owned(), why));
+                return false;
+            }
+        }
+        self.refused.remove(&numbers);
+        true
+    }
+
+    /// Locks the file of a file system; `None` if it cannot be opened. The error says who has the lock.
+    fn lock(&self, (major, minor): Numbers) -> Result<Option<File>, String> {
+        let Some(folder) = &self.folder else { return Ok(None) };
+        let path = folder.join(format!("{major}:{minor}"));
+        let file = match open_own(&path, File::options().read(true).write(true).create(true)) {
+            Ok(file) => file,
+            Err(error) => {
+                warn(&format!("{}: {error}; other daemons on this file system go unnoticed", path.display()));
+                return Ok(None);
+            }
+        };
+        while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            if Instant::now() >= self.patient_until {
+                return Err(format!("another trimwised (process {}) manages it", read(&file).process));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(Some(file))
+    }
+
+    /// Returns the file systems that are this daemon's.
+    pub fn held(&self) -> impl Iterator<Item = Numbers> {
+        self.held.keys().copied()
+    }
+
+    pub fn release(&mut self, unused: &[Numbers]) {
+        self.held.retain(|numbers, _| !unused.contains(numbers));
+    }
+
+    /// Forgets which file systems other daemons manage, before all are claimed again.
+    pub fn begin(&mut self) {
+        self.refused.clear();
+    }
+
+    pub fn refused(&self) -> impl Iterator<Item = &(PathBuf, String)> {
+        self.refused.values()
+    }
+
+    pub fn why_refused(&self, numbers: Numbers) -> Option<&str> {
+        self.refused.get(&numbers).map(|(_, why)| why.as_str())
+    }
+
+    /// Tries again where another daemon was. Returns true if one has ended.
+    pub fn try_again(&mut self) -> bool {
+        let refused: Vec<_> =
+            self.refused.iter().map(|(&numbers, (point, _))| (numbers, point.clone())).collect();
+        refused.into_iter().filter(|(numbers, point)| self.claim(*numbers, point)).count() > 0
+    }
+
+    /// Returns the change that a daemon made to this mounting and nobody put back.
+    pub fn changed(&self, numbers: Numbers, session: Option<u64>) -> Option<&Change> {
+        match &self.held.get(&numbers)?.1 {
+            Some(Origin::Changed(change)) if session.is_some() && change.session == session => Some(change),
+            _ => None,
+        }
+    }
+
+    /// Returns true if a change was settled by another daemon than the one that noted it.
+    pub fn is_settled(&self, change: &Change) -> bool {
+        let origin = self.held.get(&change.numbers).and_then(|(_, origin)| origin.as_ref());
+        change.session.is_some() && origin == Some(&Origin::Settled(change.session))
+    }
+
+    /// Notes a change of a file system for other daemons, before it is made.
+    pub fn note(&mut self, change: &Change) -> Result<(), String> {
+        self.set(change.numbers, Origin::Changed(change.clone()))
+    }
+
+    /// Notes that a change is none any more.
+    pub fn settle(&mut self, change: &Change) {
+        if let Err(why) = self.set(change.numbers, Origin::Settled(change.session)) {
+            warn(&why);
+        }
+    }
+
+    fn set(&mut self, numbers: Numbers, origin: Origin) -> Result<(), String> {
+        let Some((file, before)) = self.held.get(&numbers) else { return Ok(()) };
+        if before.as_ref() == Some(&origin) {
+            return Ok(());
+        }
+        let written = self.write(file, Some(origin.clone()));
+        written.map_err(|error| {
+            let folder = self.folder.as_deref().unwrap_or(Path::new(""));
+            format!("{}/{}:{}: {error}", folder.display(), numbers.0, numbers.1)
+        })?;
+        if let Some((_, before)) = self.held.get_mut(&numbers) {
+            *before = Some(origin);
+        }
+        Ok(())
+    }
+
+    /// Overwrites a file in one call; what is left of a longer text is not read.
+    fn write(&self, file: &File, origin: Option<Origin>) -> std::io::Result<()> {
+        let record = Record { boot: self.boot.clone(), process: std::process::id(), origin };
+        let text = serde_json::to_vec(&record)?;
+        file.write_all_at(&text, 0)?;
+        file.set_len(text.len() as u64)
+    }
+}
+
+/// Reads the contents of a file; those of an empty or damaged one are empty.
+fn read(file: &File) -> Record {
+    let mut text = vec![0; FILE_MAX];
+    let length = file.read_at(&mut text, 0).unwrap_or_default();
+    let mut records = serde_json::Deserializer::from_slice(&text[..length]).into_iter();
+    records.next().and_then(Result::ok).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trimwise_linux::host_root::HostRoot;
+
+    fn change(was: &str, session: u64) -> Change {
+        Change {
+            numbers: (8, 1),
+            device: "/dev/sda1".to_owned(),
+            mount_point: "/srv".into(),
+            was: was.to_owned(),
+            others: None,
+            session: Some(session),
+        }
+    }
+
+    #[test]
+    fn a_file_system_has_one_daemon_and_its_option_one_origin() {
+        let folder = tempfile::tempdir().unwrap();
+        let claims = |run: &str, boot: &str| {
+            let host = HostRoot::new(folder.path());
+            let places = Places { run: folder.path().join(run), host, ..Places::default() };
+            let mut claims = Claims::new(&places, boot.to_owned());
+            claims.patient_until = Instant::now();
+            claims
+        };
+        let srv = Path::new("/srv");
+        let mut first = claims("a", "boot");
+        assert!(first.claim((8, 1), srv) && first.claim((8, 1), srv));
+        first.note(&change("nodiscard", 7)).unwrap();
+
+        let mut second = claims("b", "boot");
+        assert!(!second.claim((8, 1), srv) && second.claim((8, 2), srv));
+        let why = format!("another trimwised (process {}) manages it", std::process::id());
+        assert_eq!(second.why_refused((8, 1)), Some(why.as_str()));
+        assert!(!second.try_again());
+        drop(first); // killed: its change is not settled
+        assert!(second.try_again() && second.refused().next().is_none());
+        assert_eq!(second.changed((8, 1), Some(7)), Some(&change("nodiscard", 7)));
+        assert_eq!((second.changed((8, 1), Some(8)), second.changed((8, 1), None)), (None, None));
+        assert!(!second.is_settled(&change("nodiscard", 7)));
+        second.settle(&change("nodiscard", 7));
+        drop(second);
+
+        let mut third = claims("c", "boot");
+        assert!(third.claim((8, 1), srv));
+        assert!(third.is_settled(&change("nodiscard", 7)) && !third.is_settled(&change("nodiscard", 8)));
+        third.note(&change("discard", 8)).unwrap();
+        third.release(&[(8, 1)]);
+        let mut after_boot = claims("d", "another boot");
+        assert!(after_boot.claim((8, 1), srv));
+        assert_eq!(after_boot.changed((8, 1), Some(8)), None);
+    }
+
+    #[test]
+    fn where_the_hosts_folder_cannot_be_written_the_run_folder_serves() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("run"), "in the way").unwrap();
+        let host = HostRoot::new(folder.path());
+        let places =
+            |run: &str| Places { run: folder.path().join(run), host: host.clone(), ..Places::default() };
+        let mut claims = Claims::new(&places("own"), "boot".to_owned());
+        assert!(claims.claim((8, 1), Path::new("/srv")));
+        assert!(folder.path().join("own/file-systems/8:1").exists());
+        // Without any folder, file systems are managed all the same.
+        assert!(Claims::new(&places("run/own"), "boot".to_owned()).claim((8, 1), Path::new("/srv")));
+    }
+}
