@@ -34,6 +34,7 @@ use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Serialize;
 use thiserror::Error;
+use trimwise::engine::Stalled;
 use trimwise::files::FileError;
 use trimwise::fs::witness::{Content, Event, Image, Record};
 use trimwise::policy::Policy;
@@ -84,7 +85,7 @@ pub enum CrashError {
     #[error("the workload of the crash test failed: {0}")]
     Workload(FileError),
     #[error("the crash test came to a standstill: {0}")]
-    Stalled(String),
+    Stalled(#[from] Stalled),
 }
 
 fn below(rng: &mut (impl Rng + ?Sized), limit: u64) -> u64 {

@@ -200,7 +200,7 @@ pub(super) fn run_on(
         }
         Ok(Run { machine, record: witness.end(&queue), layout })
     });
-    result.map_err(|stalled| CrashError::Stalled(stalled.to_string()))?
+    result?
 }
 
 async fn prepare(fs: &Ext4, machine: &Machine) -> Result<(), FileError> {

@@ -98,7 +98,7 @@ fn btrfs() -> Option<Loop> {
 
 fn trim(disk: &Loop, ranges: Vec<(u64, u64)>) -> u64 {
     let before = disk.discards().1;
-    let task = Task::Trim { ranges, min_extent: 0, lanes: 3, expected: 0, wait: false };
+    let task = Task::Trim { ranges, min_extent: 0, lanes: 3, expected: 0, wait: false, failed_before: false };
     match ask(&disk.point, task) {
         (_, Answer::Trimmed { .. }) => disk.discards().1 - before,
         other => panic!("{other:?}"),
