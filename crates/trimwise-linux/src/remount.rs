@@ -31,7 +31,8 @@ pub fn set(mount_point: impl AsFd, kind: Kind, option: &str) -> io::Result<Vec<S
 /// kernel made with it and that were undone, in words.
 ///
 /// # Errors
-/// Errors of the system calls; or that other options have changed and cannot be put back, which the error names.
+/// Errors of the system calls; or that other options have changed and cannot be put back, which the error names. Then the
+/// discard option is put back as well.
 pub fn change(mount_point: impl AsFd, option: &str) -> io::Result<Vec<String>> {
     let read = || mount_of_open(&mount_point).map_err(io::Error::other);
     let mount = read()?;
@@ -42,14 +43,19 @@ pub fn change(mount_point: impl AsFd, option: &str) -> io::Result<Vec<String>> {
     if changed.is_empty() {
         return Ok(changed);
     }
-    let undone = reconfigure(&mount_point, &[repeated, undoing(&before, &after)].concat(), option);
+    let undone = reconfigure(&mount_point, &[&repeated[..], &undoing(&before, &after)].concat(), option);
     let left = differences(&before, &others(&read()?));
     if left.is_empty() {
         return Ok(changed);
     }
     let why = undone.err().map_or(String::new(), |error| format!(" ({error})"));
     let left = left.join(", ");
-    Err(io::Error::other(format!("it also changed other options, which cannot be put back{why}: {left}")))
+    drop(reconfigure(&mount_point, &repeated, mount.discard()));
+    let now = read()?;
+    let now = now.discard();
+    Err(io::Error::other(format!(
+        "it also changed other options, which cannot be put back{why}: {left}; {now} is in effect"
+    )))
 }
 
 fn reconfigure(mount_point: &impl AsFd, repeated: &[String], option: &str) -> io::Result<()> {

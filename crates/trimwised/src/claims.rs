@@ -60,18 +60,21 @@ pub struct Claims {
 }
 
 impl Claims {
-    pub fn new(places: &Places, boot: String) -> Self {
+    /// Without a folder (`is_dry`) nothing is locked, and no other daemon noticed.
+    pub fn new(places: &Places, boot: String, is_dry: bool) -> Self {
         const NAME: &str = "file-systems";
         let make = |parent: &Path| {
             let folder = parent.join(NAME);
             make_folder(parent, 0o755).and_then(|()| make_folder(&folder, 0o700)).map(|()| folder)
         };
-        let folder = make(&places.host.path(DEFAULT_RUN)).or_else(|error| {
-            warn(&format!("{error}: other daemons are noticed only if they have the same run folder"));
-            make(&places.run)
-        });
+        let folder = || {
+            make(&places.host.path(DEFAULT_RUN)).or_else(|error| {
+                warn(&format!("{error}: other daemons are noticed only if they have the same run folder"));
+                make(&places.run)
+            })
+        };
         Self {
-            folder: folder.ok(),
+            folder: if is_dry { None } else { folder().ok() },
             boot,
             held: BTreeMap::new(),
             refused: BTreeMap::new(),
@@ -115,7 +118,7 @@ impl Claims {
         };
         while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
             if Instant::now() >= self.patient_until {
-                return Err(format!("another trimwised (process {}) manages it", read(&file).process));
+                return Err(format!("another trimwised{} manages it", process(read(&file).process)));
             }
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -202,6 +205,12 @@ impl Claims {
     }
 }
 
+/// Names a daemon's process, unless the number is one of another namespace: a container's.
+fn process(id: u32) -> String {
+    let name = std::fs::read_to_string(format!("/proc/{id}/comm")).unwrap_or_default();
+    if name.trim_end() == env!("CARGO_PKG_NAME") { format!(" (process {id})") } else { String::new() }
+}
+
 /// Reads the contents of a file; those of an empty or damaged one are empty.
 fn read(file: &File) -> Record {
     let mut text = vec![0; FILE_MAX];
@@ -232,7 +241,7 @@ mod tests {
         let claims = |run: &str, boot: &str| {
             let host = HostRoot::new(folder.path());
             let places = Places { run: folder.path().join(run), host, ..Places::default() };
-            let mut claims = Claims::new(&places, boot.to_owned());
+            let mut claims = Claims::new(&places, boot.to_owned(), false);
             claims.patient_until = Instant::now();
             claims
         };
@@ -243,8 +252,8 @@ mod tests {
 
         let mut second = claims("b", "boot");
         assert!(!second.claim((8, 1), srv) && second.claim((8, 2), srv));
-        let why = format!("another trimwised (process {}) manages it", std::process::id());
-        assert_eq!(second.why_refused((8, 1)), Some(why.as_str()));
+        // The number is left out: under it runs this test, not a daemon.
+        assert_eq!(second.why_refused((8, 1)), Some("another trimwised manages it"));
         assert!(!second.try_again());
         drop(first); // killed: its change is not settled
         assert!(second.try_again() && second.refused().next().is_none());
@@ -271,10 +280,13 @@ mod tests {
         let host = HostRoot::new(folder.path());
         let places =
             |run: &str| Places { run: folder.path().join(run), host: host.clone(), ..Places::default() };
-        let mut claims = Claims::new(&places("own"), "boot".to_owned());
+        let mut claims = Claims::new(&places("own"), "boot".to_owned(), false);
         assert!(claims.claim((8, 1), Path::new("/srv")));
         assert!(folder.path().join("own/file-systems/8:1").exists());
+        // A dry run leaves no trace.
+        assert!(Claims::new(&places("dry"), "boot".to_owned(), true).claim((8, 1), Path::new("/srv")));
+        assert!(!folder.path().join("dry").exists());
         // Without any folder, file systems are managed all the same.
-        assert!(Claims::new(&places("run/own"), "boot".to_owned()).claim((8, 1), Path::new("/srv")));
+        assert!(Claims::new(&places("run/own"), "boot".to_owned(), false).claim((8, 1), Path::new("/srv")));
     }
 }

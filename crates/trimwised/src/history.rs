@@ -149,7 +149,9 @@ impl Database {
     fn open(&self) -> rusqlite::Result<Connection> {
         // Opening a pipe could block forever. SQLite refuses a link as the database, but follows one next to it.
         let found = |path: &Path| fs::symlink_metadata(path).ok();
-        if found(&self.path).is_some_and(|found| !found.is_file() && !found.is_symlink()) {
+        // Nor may it be another file's second name, which would be written.
+        let is_foreign = |found: fs::Metadata| !found.is_file() || found.nlink() > 1;
+        if found(&self.path).is_some_and(|found| !found.is_symlink() && is_foreign(found)) {
             self.move_aside();
         }
         // These are not SQLite's, and the database is whole without them.
@@ -399,6 +401,19 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         assert_eq!(one.last(Path::new("/home"), 9).unwrap().len(), 1);
         assert_eq!(format!("{:o}", mode()), "600");
+    }
+
+    #[test]
+    fn regression_a_second_name_of_another_file_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let victim = folder.path().join("victim");
+        fs::write(&victim, "").unwrap();
+        fs::hard_link(&victim, folder.path().join("history.db")).unwrap();
+        let mut one = history(folder.path(), Bytes::mib(1));
+        fill(&mut one, 0, 1);
+        one.flush();
+        assert_eq!(fs::read(&victim).unwrap(), b"");
+        assert_eq!(one.last(Path::new("/home"), 9).unwrap().len(), 1);
     }
 
     #[test]

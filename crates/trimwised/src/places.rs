@@ -124,7 +124,11 @@ pub fn prepare(lock: &Path, mode: u32) -> Result<(), PlacesError> {
         Ok(found) if found.is_file() => {
             // A hard link, whose other name may be anything. A running daemon's lock stays: a backup can link it.
             let held = File::open(lock).map_err(io)?;
-            if !has_lock(&held) {
+            // Another daemon that starts may have replaced it meanwhile.
+            let is_there = |found: &fs::Metadata, now: fs::Metadata| {
+                (found.dev(), found.ino()) == (now.dev(), now.ino())
+            };
+            if !has_lock(&held) || !fs::symlink_metadata(lock).is_ok_and(|now| is_there(&found, now)) {
                 return Ok(());
             }
             fs::remove_file(lock).map_err(io)?;

@@ -182,7 +182,7 @@ impl Service {
             reloading: Vec::new(),
             is_ending: false,
             journal: Journal::default(),
-            claims: Claims::new(&options.places, boot_id()),
+            claims: Claims::new(&options.places, boot_id(), options.dry_run),
             state: State::new(&options),
             restoring: Vec::new(),
             restoring_later: BTreeSet::new(),

@@ -105,6 +105,7 @@ filestreams
 grpid
 norecovery,ro";
 
+#[cfg(feature = "f2fs-tests")]
 const F2FS: &str = "discard nodiscard
 acl noacl
 user_xattr nouser_xattr
@@ -340,6 +341,7 @@ fn what_xfs_takes_changes_alone() {
     assert!(nothing_else_changes(&["mkfs.xfs", "-q", "-f", "-K"], XFS).is_none_or(|mounts| mounts > 25));
 }
 
+#[cfg(feature = "f2fs-tests")]
 #[test]
 fn discard_of_f2fs_changes_alone() {
     let mkfs = ["mkfs.f2fs", "-q", "-f", "-t", "0"];
