@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use trimwise::live::{Failed, SPANS_MAX};
 use trimwise::units::{Bytes, Span};
 
+use crate::journal::session_of;
 use crate::process::{Process, line};
 use trimwise_linux::block_device::BlockDeviceError;
 use trimwise_linux::free_space::Listed;
@@ -54,6 +55,8 @@ pub enum Task {
         option: String,
         /// The file system's other options before the daemon changed this one, to be compared with those afterwards.
         before: Option<Vec<String>>,
+        /// The mounting that is meant. It may have been mounted anew since.
+        session: Option<u64>,
     },
 }
 
@@ -216,22 +219,34 @@ fn perform(request: &Request, out: &mut impl Write) -> Result<Answer, TrimError>
             let took_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
             Ok(Answer::Trimmed { took_ns, accounts })
         }
-        Task::Toggle { option, before } => Ok(match toggle(&target, option, before.as_deref())? {
-            Ok(toggled) => toggled,
-            Err(error) => {
-                let message = format!("remounting with {option}: {error}");
-                if remount::is_for_good(&error) {
-                    Answer::Never { message }
-                } else {
-                    Answer::Again { message }
+        Task::Toggle { option, before, session } => {
+            Ok(match toggle(&target, option, before.as_deref(), *session)? {
+                Ok(toggled) => toggled,
+                Err(error) => {
+                    let message = format!("remounting with {option}: {error}");
+                    if remount::is_for_good(&error) {
+                        Answer::Never { message }
+                    } else {
+                        Answer::Again { message }
+                    }
                 }
-            }
-        }),
+            })
+        }
     }
 }
 
-fn toggle(target: &Target, option: &str, before: Option<&[String]>) -> Result<io::Result<Answer>, TrimError> {
+fn toggle(
+    target: &Target,
+    option: &str,
+    before: Option<&[String]>,
+    session: Option<u64>,
+) -> Result<io::Result<Answer>, TrimError> {
     let point = target.open()?;
+    // From here on it cannot be unmounted.
+    let now = session_of(&mount_of_open(&point)?);
+    if now.is_some() && session.is_some() && now != session {
+        return Ok(Err(Errno::STALE.into()));
+    }
     let undone = match remount::set(&point, target.kind, option) {
         Ok(undone) => undone,
         Err(error) => return Ok(Err(error)),

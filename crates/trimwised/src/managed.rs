@@ -388,7 +388,7 @@ impl Managed {
             return self.feed(means, |live, now, orders| live.toggled(now, Err(failed), orders));
         }
         let option = if on { remount::on(self.kind()) } else { "nodiscard" };
-        let task = Task::Toggle { option: option.to_owned(), before: None };
+        let task = Task::Toggle { option: option.to_owned(), before: None, session: self.candidate.session };
         self.begin(Doing::Toggling { on }, task, means);
     }
 

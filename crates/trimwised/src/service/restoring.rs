@@ -58,7 +58,11 @@ impl Service {
         let request = Request {
             path: self.options.places.host.path(&point),
             numbers: change.numbers,
-            task: Task::Toggle { option: change.was.clone(), before: change.others.clone() },
+            task: Task::Toggle {
+                option: change.was.clone(),
+                before: change.others.clone(),
+                session: change.session,
+            },
         };
         let doing = Doing::Toggling { on: change.was != "nodiscard" };
         match Job::begin(&self.options.program, doing, request, &mut self.idle) {
