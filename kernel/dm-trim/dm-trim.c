@@ -727,7 +727,7 @@ static bool trim_write(struct trim *trim, struct bio *bio)
 	sector_t taken = 0, reused;
 	struct trim_extent *e;
 	struct trim_slot *slot;
-	bool may_go = true;
+	bool may_go = true, was_met = false;
 
 	spin_lock_irq(&trim->lock);
 	if (!trim->options.is_reuse && !trim->is_stopped && !trim->is_paused && !trim->is_closed) {
@@ -750,17 +750,6 @@ static bool trim_write(struct trim *trim, struct bio *bio)
 		taken += reused;
 		if (reused)
 			trim_look_again(trim, &trim->room);
-		/*
-		 * Each time, and over all of it: one that fails while this is unlocked
-		 * puts its range back, maybe where the set was already looked at.
-		 */
-		slot = trim_slot_over(trim, start, end);
-		if (slot) {
-			bio_list_add(&slot->waiters, bio);
-			trim->waits++;
-			may_go = false;
-			goto unlock;
-		}
 		if (at == was) {
 			/* No memory for a split: what is in the way goes first. */
 			trim_move_to_front(trim, trim_find(trim, at + 1));
@@ -768,8 +757,22 @@ static bool trim_write(struct trim *trim, struct bio *bio)
 			may_go = false;
 			goto unlock;
 		}
-		if (at == end)
+		slot = trim_slot_over(trim, start, end);
+		if (at == end && slot) {
+			bio_list_add(&slot->waiters, bio);
+			trim->waits++;
+			may_go = false;
+			goto unlock;
+		}
+		if (at == end && !was_met)
 			break;
+		/*
+		 * One that fails while this is unlocked puts its range back, maybe where
+		 * the set was already looked at.
+		 */
+		was_met = at != end && (was_met || slot);
+		if (at == end)
+			at = start;
 		spin_unlock_irq(&trim->lock);
 		spin_lock_irq(&trim->lock);
 	}
