@@ -14,7 +14,8 @@
  * Otherwise a discard is a write of zeros to a volatile cache, and the set is that
  * cache: reads of it return zeros, a flush waits until all of it is on the device,
  * and nothing is dropped. What cannot be discarded is written with zeros, and what
- * finds no room waits. Parity of RAID 4, 5 and 6 relies on this.
+ * finds no room waits; so the set also reaches the device for a flush, or when it is
+ * full. Parity of RAID 4, 5 and 6 relies on this.
  *
  * A write and a discard of the same range that are in progress at the same time
  * may take effect in either order, as on any block device; but here the discard
@@ -117,6 +118,7 @@ struct trim_slot {
 	bool is_zeroed;		/* not discarded, but written with zeros */
 	bool is_back;		/* to be gone on with, by trim_go_on() */
 	bool has_failed;
+	bool is_stuck;		/* could not be made zeros, and the set has no room for it */
 	unsigned int age;
 	u64 born;
 	ktime_t began;
@@ -206,8 +208,11 @@ struct trim {
 	struct bio_list failed;		/* of these, to be ended with an error */
 	unsigned int age;		/* of what comes now */
 	unsigned int ages[2];		/* extents, and discards in flight, by age */
-	bool is_failing;		/* since failed_at */
+	bool is_failing;		/* since failed_at, for TRIM_RETRY */
+	bool is_dead;			/* nothing was discarded or zeroed between two of these times */
 	unsigned long failed_at;	/* jiffies, when zeros could not be written last */
+	unsigned long failures;		/* how often they could not */
+	u64 failed_done;		/* sectors that were discarded or zeroed by then */
 
 	bool is_closing;		/* everything must go now */
 	bool is_stopped;		/* suspended, or on the way to it */
@@ -296,15 +301,42 @@ static bool trim_whole_units(struct trim *trim, sector_t *start, sector_t *end)
 	return *start < *end;
 }
 
+static struct trim_extent *trim_oldest(struct list_head *list)
+{
+	return list_first_entry_or_null(list, struct trim_extent, list);
+}
+
+/* Whether a drain waits for it. */
+static bool trim_is_due(struct trim *trim, struct trim_extent *e)
+{
+	return e && trim->draining && trim->drain_mark >= e->born;
+}
+
+/* Moves an extent to the front of its list, as old as what was there. */
+static void trim_move_to_front(struct trim *trim, struct trim_extent *e)
+{
+	struct list_head *list = e->is_ready ? &trim->ready : &trim->small;
+	struct trim_extent *oldest = trim_oldest(list);
+
+	if (oldest && oldest->born < e->born)
+		e->born = oldest->born;
+	list_move(&e->list, list);
+}
+
 /* Moves an extent to the list where it belongs now. */
 static void trim_file(struct trim *trim, struct trim_extent *e)
 {
 	sector_t start = e->start, end = e->end;
-	bool is_ready = trim_whole_units(trim, &start, &end);
+	bool is_ready = trim_whole_units(trim, &start, &end), is_new = list_empty(&e->list);
 
-	if (!list_empty(&e->list) && e->is_ready == is_ready)
+	if (!is_new && e->is_ready == is_ready)
 		return;
 	e->is_ready = is_ready;
+	if (!is_new && trim_is_due(trim, e)) {
+		/* The drain looks at the oldest only. */
+		trim_move_to_front(trim, e);
+		return;
+	}
 	e->born = get_jiffies_64();
 	list_move_tail(&e->list, is_ready ? &trim->ready : &trim->small);
 }
@@ -462,11 +494,10 @@ static sector_t trim_take_out(struct trim *trim, sector_t *at, sector_t end)
 				}
 			} else {
 				trim_set_age(trim, tail, e->age);
+				tail->is_ready = e->is_ready;
+				tail->born = e->born;
+				list_add(&tail->list, &e->list);
 				trim_file(trim, tail);
-				if (e->is_ready && tail->is_ready) {
-					tail->born = e->born;
-					list_move(&tail->list, &e->list);
-				}
 			}
 		}
 		taken += size;
@@ -479,11 +510,6 @@ static sector_t trim_take_out(struct trim *trim, sector_t *at, sector_t end)
 	}
 	*at = end;
 	return taken;
-}
-
-static struct trim_extent *trim_oldest(struct list_head *list)
-{
-	return list_first_entry_or_null(list, struct trim_extent, list);
 }
 
 /* Drops the oldest; returns false if there are more than can be dropped under the lock. */
@@ -676,18 +702,32 @@ static void trim_begin(struct trim *trim)
 static void trim_await_room(struct trim *trim, struct bio *bio)
 {
 	bio_list_add(&trim->room, bio);
-	/* With nothing to issue, only time can help. */
-	mod_delayed_work(trim->wq, &trim->issue, trim->busy ? 0 : 1);
+	/* With nothing to issue, or while the device fails, only time can help. */
+	mod_delayed_work(trim->wq, &trim->issue, trim->busy && !trim->is_failing ? 0 : 1);
+}
+
+/* Returns a discard in flight that overlaps this range, or NULL. */
+static struct trim_slot *trim_slot_over(struct trim *trim, sector_t start, sector_t end)
+{
+	struct trim_slot *slot = trim->slots;
+
+	if (!trim->flying)
+		return NULL;
+	for (; slot < trim->slots + trim->options.workers; slot++)
+		if (slot->start < end && start < slot->end)
+			return slot;
+	return NULL;
 }
 
 /* Takes a write's range out of the set. Returns false if the write has to wait. */
 static bool trim_write(struct trim *trim, struct bio *bio)
 {
 	sector_t start = bio->bi_iter.bi_sector, end = bio_end_sector(bio), at = start, was;
-	unsigned int i, count = TRIM_BATCH;
+	unsigned int count = TRIM_BATCH;
 	sector_t taken = 0, reused;
 	struct trim_extent *e;
-	bool may_go = true;
+	struct trim_slot *slot;
+	bool may_go = true, was_met = false;
 
 	spin_lock_irq(&trim->lock);
 	if (!trim->options.is_reuse && !trim->is_stopped && !trim->is_paused && !trim->is_closed) {
@@ -695,9 +735,7 @@ static bool trim_write(struct trim *trim, struct bio *bio)
 		while (e && e->start < end && !e->is_ready && count--)
 			e = trim_next(e);
 		if (e && e->start < end && e->is_ready) {
-			/* To the front, as old as what was there. */
-			e->born = trim_oldest(&trim->ready)->born;
-			list_move(&e->list, &trim->ready);
+			trim_move_to_front(trim, e);
 			bio_list_add(&trim->held, bio);
 			mod_delayed_work(trim->wq, &trim->issue, 0);
 			trim->waits++;
@@ -710,31 +748,33 @@ static bool trim_write(struct trim *trim, struct bio *bio)
 		reused = trim_take_out(trim, &at, end);
 		trim->sectors.reused += reused;
 		taken += reused;
+		if (reused)
+			trim_look_again(trim, &trim->room);
 		if (at == was) {
 			/* No memory for a split: what is in the way goes first. */
-			e = trim_find(trim, at + 1);
-			list_move(&e->list, e->is_ready ? &trim->ready : &trim->small);
+			trim_move_to_front(trim, trim_find(trim, at + 1));
 			trim_await_room(trim, bio);
 			may_go = false;
 			goto unlock;
 		}
-		if (at == end)
-			break;
-		spin_unlock_irq(&trim->lock);
-		spin_lock_irq(&trim->lock);
-	}
-	if (taken)
-		trim_look_again(trim, &trim->room);
-	/* Last, because of what was taken to discard it meanwhile. */
-	for (i = 0; trim->flying && i < trim->options.workers; i++) {
-		struct trim_slot *slot = &trim->slots[i];
-
-		if (slot->start < end && start < slot->end) {
+		slot = trim_slot_over(trim, start, end);
+		if (at == end && slot) {
 			bio_list_add(&slot->waiters, bio);
 			trim->waits++;
 			may_go = false;
 			goto unlock;
 		}
+		if (at == end && !was_met)
+			break;
+		/*
+		 * One that fails while this is unlocked puts its range back, maybe where
+		 * the set was already looked at.
+		 */
+		was_met = at != end && (was_met || slot);
+		if (at == end)
+			at = start;
+		spin_unlock_irq(&trim->lock);
+		spin_lock_irq(&trim->lock);
 	}
 	/* One that ends because it would block must not leave what was there. */
 	if (trim->options.zeros && taken && bio->bi_opf & REQ_NOWAIT) {
@@ -1030,9 +1070,15 @@ static struct trim_extent *trim_pick(struct trim *trim)
 	struct trim_extent *ready = trim_oldest(&trim->ready), *small = trim_oldest(&trim->small);
 	u64 hold = trim->options.hold_s * HZ;
 
-	if (!trim->options.zeros || !small || (ready && trim->commands & 1))
+	if (!trim->options.zeros || !small)
 		return ready;
-	if (trim->draining || trim_must_go(trim) || get_jiffies_64() - small->born >= hold)
+	/* What is younger than the drain may have to wait, which must not keep the other waiting. */
+	if (!trim_must_go(trim) && trim_is_due(trim, small) != trim_is_due(trim, ready))
+		return trim_is_due(trim, small) ? small : ready;
+	if (ready && trim->commands & 1)
+		return ready;
+	if (trim_must_go(trim) || trim_is_due(trim, small) ||
+	    get_jiffies_64() - small->born >= hold)
 		return small;
 	return ready;
 }
@@ -1133,9 +1179,35 @@ static void trim_fail(struct trim *trim, struct bio_list *list)
 }
 
 /*
+ * Tells what waits for zeros that could not be written: flushes, and discards without
+ * room. A write waits for memory or for a slot, which may come; but not where nothing
+ * succeeds any more.
+ */
+static void trim_note_failure(struct trim *trim)
+{
+	u64 done = trim->sectors.issued + trim->sectors.zeroed;
+	struct bio_list room = trim->room;
+	struct bio *bio;
+
+	if (!trim->is_failing) {
+		trim->is_dead = trim->failures && trim->failed_done == done;
+		trim->failed_done = done;
+	}
+	trim->is_failing = true;
+	trim->failed_at = jiffies;
+	trim->failures++;
+	trim_fail(trim, &trim->flushing);
+	trim_fail(trim, &trim->flushes);
+	bio_list_init(&trim->room);
+	while ((bio = bio_list_pop(&room)))
+		bio_list_add(trim->is_dead || bio_op(bio) == REQ_OP_DISCARD ?
+			     &trim->failed : &trim->room, bio);
+}
+
+/*
  * Puts what could not be made zeros back into the set, where reads of it still return
- * zeros and it is tried again. It is lost, and said to be, if the target is about to
- * be gone or there is no memory. What waits for it is told.
+ * zeros and it is tried again. What finds no room there stays in the slot, which does
+ * the same. It is lost, and said to be, if the target is about to be gone.
  */
 static void trim_give_back(struct trim *trim, struct trim_slot *slot)
 {
@@ -1144,8 +1216,13 @@ static void trim_give_back(struct trim *trim, struct trim_slot *slot)
 	while (!is_lost && slot->start < slot->end) {
 		sector_t before = slot->start;
 
-		is_lost = !trim_add(trim, &slot->start, slot->end, true);
+		slot->is_stuck = !trim_add(trim, &slot->start, slot->end, true);
 		trim->in_flight -= slot->start - before;
+		if (slot->is_stuck) {
+			if (trim->is_dead)
+				trim_fail(trim, &slot->waiters);
+			return;
+		}
 		spin_unlock_irq(&trim->lock);
 		spin_lock_irq(&trim->lock);
 	}
@@ -1155,11 +1232,8 @@ static void trim_give_back(struct trim *trim, struct trim_slot *slot)
 			    trim->dev->name, (u64)slot->start, (u64)slot->end);
 		spin_lock_irq(&trim->lock);
 	}
-	trim_fail(trim, &trim->flushing);
-	trim_fail(trim, &trim->flushes);
-	trim_fail(trim, &trim->room);
-	trim->is_failing = true;
-	trim->failed_at = jiffies;
+	slot->is_back = false;
+	slot->is_stuck = false;
 	trim_land(trim, slot);
 }
 
@@ -1168,15 +1242,24 @@ static void trim_go_on(struct trim *trim)
 {
 	struct trim_slot *slot;
 
+	if (jiffies - trim->failed_at >= TRIM_RETRY)
+		trim->is_failing = false;
 	for (slot = trim->slots; trim->flying && slot < trim->slots + trim->options.workers; slot++) {
 		if (!slot->is_back)
 			continue;
+		if (slot->has_failed && slot->way == TRIM_PAGES) {
+			slot->has_failed = false;
+			trim_note_failure(trim);
+			trim_give_back(trim, slot);
+			continue;
+		}
+		if (slot->is_stuck && trim->is_failing && !trim->is_closing) {
+			trim_give_back(trim, slot);
+			continue;
+		}
+		slot->is_stuck = false;
 		slot->is_back = false;
 		if (slot->has_failed) {
-			if (slot->way == TRIM_PAGES) {
-				trim_give_back(trim, slot);
-				continue;
-			}
 			slot->way = slot->way == TRIM_DISCARD ? trim_way(trim, false) : TRIM_PAGES;
 			slot->is_zeroed = true;
 		}
@@ -1240,9 +1323,8 @@ static unsigned long trim_delay(struct trim *trim)
 	trim_learn(trim);
 	if (trim->is_failing && !trim->is_closing) {
 		wait = trim->failed_at + TRIM_RETRY - jiffies;
-		if (wait - 1 < TRIM_RETRY)
-			return wait;
-		trim->is_failing = false;
+		/* trim_go_on() ends it. */
+		return wait - 1 < TRIM_RETRY ? wait : 1;
 	}
 	e = trim_pick(trim);
 	if (e && trim_must_go(trim))
@@ -1266,7 +1348,7 @@ static unsigned long trim_delay(struct trim *trim)
 		e = trim_oldest(&trim->small);
 		return e ? hold - (now - e->born) : MAX_SCHEDULE_TIMEOUT;
 	}
-	if (trim->draining && trim->drain_mark >= e->born)
+	if (trim_is_due(trim, e))
 		return 0;
 	if (trim->is_stopped || trim->is_paused)
 		return MAX_SCHEDULE_TIMEOUT;
@@ -1785,7 +1867,7 @@ static void trim_postsuspend(struct dm_target *ti)
  */
 static int trim_reboot(struct notifier_block *block, unsigned long event, void *data)
 {
-	unsigned long begun = jiffies;
+	unsigned long begun = jiffies, stopped;
 	struct trim *trim;
 	long left;
 
@@ -1799,9 +1881,9 @@ static int trim_reboot(struct notifier_block *block, unsigned long event, void *
 			wait_event_timeout(trim->wait, trim_has_stopped(trim), left);
 		trim_end_stop(trim, trim->stop_allowed);
 	}
-	begun = jiffies;
+	stopped = jiffies;
 	list_for_each_entry(trim, &trim_active, active) {
-		left = TRIM_REBOOT_MAX - (long)(jiffies - begun);
+		left = TRIM_REBOOT_MAX - (long)(jiffies - (trim->options.zeros ? begun : stopped));
 		wait_event_timeout(trim->wait, trim_is_landed(trim), max(left, 0L));
 	}
 	mutex_unlock(&trim_active_lock);
@@ -1819,14 +1901,16 @@ static struct notifier_block trim_reboot_block = {
  */
 static int trim_drain(struct trim *trim)
 {
+	unsigned long failures = READ_ONCE(trim->failures);
 	u64 mark = trim_begin_drain(trim);
 	long r;
 
 	r = wait_event_killable_timeout(trim->wait, trim_is_drained(trim, mark) ||
 					READ_ONCE(trim->is_interrupted),
 					msecs_to_jiffies(trim->options.drain_ms));
+	/* What failed is back in the set, as if it were new. */
 	if (r >= 0)
-		r = trim_is_drained(trim, mark) ? 0 : -EBUSY;
+		r = trim_is_drained(trim, mark) && failures == READ_ONCE(trim->failures) ? 0 : -EBUSY;
 	trim_end_drain(trim);
 	return r;
 }
@@ -1846,6 +1930,11 @@ static int trim_redo(struct trim *trim)
 		return -EINVAL;
 	}
 	spin_lock_irq(&trim->lock);
+	/* A removal does not wait for messages before it stops the target. */
+	if (trim->is_stopped || trim->is_closing) {
+		spin_unlock_irq(&trim->lock);
+		return -EBUSY;
+	}
 	WRITE_ONCE(trim->busy, trim->busy + 1);
 	spin_unlock_irq(&trim->lock);
 	/* A write sees busy and takes its range out, or the map has seen the write: trim_map(). */
@@ -1856,7 +1945,7 @@ static int trim_redo(struct trim *trim)
 		spin_lock_irq(&trim->lock);
 		last = find_next_zero_bit(trim->unused, min(unit + most, trim->units), unit);
 		end = trim->start + ((sector_t)last << trim->unit_shift);
-		if (trim->is_stopped || (trim->is_refused && !trim->options.zeros) ||
+		if (trim->is_stopped || trim->is_closing || (trim->is_refused && !trim->options.zeros) ||
 		    (at < end && !trim_add(trim, &at, end, false)))
 			r = -EBUSY;
 		trim->sectors.received += at - before;
@@ -1869,6 +1958,7 @@ static int trim_redo(struct trim *trim)
 	WRITE_ONCE(trim->busy, trim->busy - 1);
 	if (!trim->is_stopped)
 		mod_delayed_work(trim->wq, &trim->issue, 0);
+	wake_up(&trim->wait);
 	spin_unlock_irq(&trim->lock);
 	return r;
 }
