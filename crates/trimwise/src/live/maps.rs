@@ -14,10 +14,14 @@ const UNSURE_MAX: u32 = 2;
 /// Excess over the slices that may come from others, or from the ends of extents.
 const EXCESS_MAX: Bytes = Bytes::mib(16);
 
-/// Returns true if `bytes` is less than seven eighths of `of`. Extents may have come into use since the map, and groups
+/// Returns seven eighths: what must have been sent of what a map shows. Extents may have come into use since, and groups
 /// of XFS end within one.
+pub fn nearly(of: Bytes) -> Bytes {
+    Bytes(of.0 / 8 * 7)
+}
+
 fn is_far_below(bytes: u64, of: u64) -> bool {
-    bytes < of / 8 * 7
+    bytes < nearly(Bytes(of)).0
 }
 
 #[derive(Debug)]

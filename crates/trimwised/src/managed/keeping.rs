@@ -1,7 +1,7 @@
 //! Knowledge of trimmed space on a managed file system: loaded from the last daemon and kept for the next.
 
-use trimwise::live::Known;
-use trimwise::units::Bytes;
+use trimwise::live::{Known, LiveHost};
+use trimwise::units::{Bytes, SimDuration};
 
 use super::{Managed, Means};
 use crate::known::{Kept, Present};
@@ -13,6 +13,11 @@ impl Managed {
             return Some(known);
         }
         let kept = means.known.take(self.candidate.mount.numbers)?;
+        self.failed_before |= kept.failed_before(self.candidate.session);
+        // What it only keeps for that.
+        if kept.trimmed.is_empty() {
+            return None;
+        }
         let point = &self.candidate.mount.mount_point;
         let present =
             self.present(total).ok_or_else(|| "this kernel gives its mount no unique number".to_owned());
@@ -37,7 +42,15 @@ impl Managed {
     }
 
     pub fn kept(&self) -> Option<Kept> {
-        let known = self.live.as_ref()?.known()?;
-        Some(Kept::new(self.candidate.mount.numbers, self.present(self.probed?.total)?, known))
+        let known = self.live.as_ref().and_then(LiveHost::known).or_else(|| self.carried.clone());
+        let nothing = || Known {
+            trimmed: Vec::new(),
+            is_unverified: false,
+            forget_in: SimDuration::ZERO,
+            unseen: Bytes(0),
+        };
+        let known = known.or_else(|| self.forgets_failures().then(nothing))?;
+        let present = self.present(self.probed?.total)?;
+        Some(Kept::new(self.candidate.mount.numbers, present, known, self.failed_before))
     }
 }
