@@ -46,9 +46,9 @@ pub struct Kept {
     pub unseen: u64,
     /// Start and end of each trimmed extent, in bytes, ascending.
     pub trimmed: Vec<(u64, u64)>,
-    /// True if some of them were sent, and may not have been taken.
+    /// The parts of them that were sent, and may not have been taken.
     #[serde(default)]
-    pub is_unverified: bool,
+    pub unverified: Vec<(u64, u64)>,
     /// True if discards failed since it was mounted.
     #[serde(default)]
     pub failed_before: bool,
@@ -102,9 +102,12 @@ pub fn parse(text: &str, boot: &str) -> Result<Vec<Kept>, String> {
         return Err("is from another boot".to_owned());
     }
     for kept in &written.file_systems {
-        let within = kept.trimmed.iter().all(|&(start, end)| start < end && end <= kept.then.total);
-        let ascending = kept.trimmed.windows(2).all(|pair| pair[0].1 <= pair[1].0);
-        if !within || !ascending || kept.trimmed.len() > SPANS_MAX {
+        let is_sound = |spans: &[(u64, u64)]| {
+            let within = spans.iter().all(|&(start, end)| start < end && end <= kept.then.total);
+            let ascending = spans.windows(2).all(|pair| pair[0].1 <= pair[1].0);
+            within && ascending && spans.len() <= SPANS_MAX
+        };
+        if !is_sound(&kept.trimmed) || !is_sound(&kept.unverified) {
             return Err("has impossible extents".to_owned());
         }
     }
@@ -127,8 +130,8 @@ impl Kept {
             return Err(format!("{} were written to it since that was recorded", Bytes(unseen)));
         }
         Ok(Known {
-            trimmed: self.trimmed.into_iter().map(|(start, end)| Span { start, end }).collect(),
-            is_unverified: self.is_unverified,
+            trimmed: spans(&self.trimmed),
+            unverified: spans(&self.unverified),
             forget_in: SimDuration::from_secs(forget_in),
             unseen: Bytes(self.unseen.saturating_add(unseen)),
         })
@@ -141,17 +144,23 @@ impl Kept {
     }
 
     pub(crate) fn new(device: (u32, u32), now: Present, known: Known, failed_before: bool) -> Self {
+        // One invalid extent would invalidate the whole file.
+        let valid =
+            |spans: &[Span]| numbers(spans).into_iter().filter(|&(_, end)| end <= now.total).collect();
         Self {
             numbers: device,
             then: now,
             forget_in_s: known.forget_in.as_nanos() / 1_000_000_000,
             unseen: known.unseen.0,
-            is_unverified: known.is_unverified,
             failed_before,
-            // One invalid extent would invalidate the whole file.
-            trimmed: numbers(&known.trimmed).into_iter().filter(|&(_, end)| end <= now.total).collect(),
+            trimmed: valid(&known.trimmed),
+            unverified: valid(&known.unverified),
         }
     }
+}
+
+fn spans(numbers: &[(u64, u64)]) -> Vec<Span> {
+    numbers.iter().map(|&(start, end)| Span { start, end }).collect()
 }
 
 /// Reads the last daemon's knowledge. Invalid data are ignored.
@@ -193,15 +202,19 @@ impl Store {
         let share = SPANS_ALL / file_systems.len().max(1);
         for one in &mut file_systems {
             if one.trimmed.len() > share {
-                let mut spans = one.trimmed.iter().map(|&(start, end)| Span { start, end }).collect();
-                keep_longest(&mut spans, share);
-                one.trimmed = numbers(&spans);
+                let mut longest = spans(&one.trimmed);
+                keep_longest(&mut longest, share);
+                one.trimmed = numbers(&longest);
+            }
+            // Rather than forgetting a doubt, doubt all of it.
+            if one.unverified.len() > share {
+                one.unverified.clone_from(&one.trimmed);
             }
         }
         let mut hasher = DefaultHasher::new();
         for one in &file_systems {
             (one.numbers, one.then.session, one.then.written).hash(&mut hasher);
-            (&one.trimmed, one.is_unverified, one.failed_before).hash(&mut hasher);
+            (&one.trimmed, &one.unverified, one.failed_before).hash(&mut hasher);
         }
         if hasher.finish() == self.hash {
             return;
@@ -248,7 +261,7 @@ mod tests {
         let span = |start, end| Span { start, end };
         Known {
             trimmed: vec![span(0, 4096), span(8192, 1 << 20)],
-            is_unverified: true,
+            unverified: vec![span(8192, 1 << 16)],
             forget_in: SimDuration::from_secs(1000),
             unseen: Bytes(5),
         }
@@ -328,6 +341,7 @@ mod tests {
             (sound.replace("[0,4096]", "[0,9000]"), "impossible extents"),
             (sound.replace("[0,4096]", "[0,0]"), "impossible extents"),
             (sound.replace("1048576", "2147483648"), "impossible extents"),
+            (sound.replace("[8192,65536]", "[8192,8192]"), "impossible extents"),
         ] {
             fs::write(&path, &text).unwrap();
             let (mut store, problem) = opened(&path);
@@ -350,5 +364,11 @@ mod tests {
         let kept = opened(&path).0.take((8, 3)).unwrap();
         assert_eq!(kept.trimmed.len(), SPANS_ALL / 8);
         assert!(kept.trimmed.iter().all(|(start, end)| end - start >= 5));
+        assert_eq!(kept.unverified, [(8192, 1 << 16)]);
+        many.unverified = many.trimmed.clone();
+        let all = (0..8).map(|minor| Kept::new((8, minor), NOW, many.clone(), false)).collect();
+        write(&mut opened(&path).0, &path, all);
+        let kept = opened(&path).0.take((8, 3)).unwrap();
+        assert_eq!(kept.unverified, kept.trimmed, "no doubt is forgotten");
     }
 }

@@ -354,6 +354,9 @@ impl Managed {
             }
             Order::Trim(slice) => {
                 self.failed = (means.reports_failures && self.candidate.reports_failures).then_some(0);
+                if let Some(live) = &mut self.live {
+                    live.report_failures(self.failed.is_some());
+                }
                 self.is_refused = false;
                 let maps = self.has_maps();
                 let task = Task::trim(&slice, min_extent, maps, self.in_flight, self.forgets_failures());

@@ -279,6 +279,7 @@ impl Knowledge for Maps {
             if std::mem::take(&mut self.unseen.doubted) {
                 self.space.forget();
             }
+            self.space.forget_unverified();
             self.unseen.forget_at = moment.now + FORGET_EVERY;
         }
         let learned = self.space.learn(window, free, told);
@@ -340,9 +341,10 @@ impl Knowledge for Maps {
 
     fn known(&self, now: SimTime) -> Option<Known> {
         let Unseen { unexplained, missed, forget_at, .. } = self.unseen;
-        (self.space.trimmed().0 > 0).then(|| Known {
-            trimmed: self.space.trimmed_spans(),
-            is_unverified: self.space.unverified().0 > 0,
+        let trimmed = self.space.trimmed_spans();
+        (!trimmed.is_empty()).then(|| Known {
+            unverified: self.space.unverified_among(&trimmed),
+            trimmed,
             forget_in: forget_at.since(now),
             // Frees that no map has explained yet may have gone unseen too.
             unseen: Bytes(missed.saturating_add(unexplained).saturating_add(self.looks.freed)),
@@ -350,7 +352,7 @@ impl Knowledge for Maps {
     }
 
     fn remember(&mut self, known: Known, now: SimTime) {
-        self.space.remember(known.trimmed, known.is_unverified);
+        self.space.remember(known.trimmed, known.unverified);
         self.unseen.forget_at = now + known.forget_in.min(FORGET_EVERY);
         self.unseen.missed = known.unseen.0;
     }
