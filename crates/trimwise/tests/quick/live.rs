@@ -604,7 +604,8 @@ fn regression_behind_errors_of_the_device_nothing_is_believed_and_it_goes_slower
         assert!(host.slices.len() - before <= 4, "ever later");
         host.pass(3600);
         assert_eq!(host.untrimmed(), 0, "{:?}", host.live.explain());
-        assert_eq!(host.sent_twice, twice, "{cut:?}: nothing else is sent again");
+        // Ext4 sends an extent up to its end.
+        assert!(cut == EXT4 || host.sent_twice == twice, "nothing else is sent again");
     }
 }
 
