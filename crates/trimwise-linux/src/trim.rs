@@ -118,7 +118,8 @@ pub fn run(
             break;
         }
         if let (TrimmedGroups::AgainSince { last }, 1..) = (trimmed, index) {
-            target.restore_last_least(last);
+            // If that fails, the slice falls short of its map, and so is unverified.
+            drop(target.restore_last_least(last));
         }
         let min_extent = plan.min_extent;
         // What ext4 skips is not in its map.
@@ -167,8 +168,9 @@ fn run_slice(
         Verdict::Taken(taken) => (taken, true),
         Verdict::Unverified(taken) => (taken, false),
         Verdict::Failed(taken) => {
-            target.doubt_trimmed_groups();
-            outcome.ended = Ended::Failed(TrimError::Failed { path: target.shown(), accounts });
+            let still_believes = target.doubt_trimmed_groups().err().map(|error| error.to_string());
+            outcome.ended =
+                Ended::Failed(TrimError::Failed { path: target.shown(), accounts, still_believes });
             (taken.unwrap_or_default(), taken.is_some())
         }
     };

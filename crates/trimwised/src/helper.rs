@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
-use trimwise::live::{Failed, SPANS_MAX};
+use trimwise::live::{Failed, SPANS_MAX, Slice, nearly};
 use trimwise::units::{Bytes, Span};
 
 use crate::journal::session_of;
@@ -98,6 +98,8 @@ pub enum Answer {
         took_ns: u64,
         /// Known results of the discards. The daemon adds the failed requests.
         accounts: Accounts,
+        /// Why ext4 could not be made to send again what failed before, if so.
+        still_believed: Option<String>,
     },
     Toggled {
         /// Changes of other options that the kernel made with it and that were undone, in words.
@@ -121,6 +123,21 @@ pub enum Answer {
     },
     /// The mount is gone or was replaced.
     Gone,
+}
+
+impl Task {
+    /// Returns the task of trimming a slice.
+    pub(crate) fn trim(slice: &Slice, min_extent: u64, maps: bool, wait: bool, failed_before: bool) -> Self {
+        Self::Trim {
+            ranges: numbers(&slice.ranges),
+            min_extent,
+            // The end of one call makes ext4 skip in the others what it has trimmed.
+            lanes: if failed_before { 1 } else { slice.lanes },
+            expected: if maps { slice.bytes.0 } else { 0 },
+            wait,
+            failed_before,
+        }
+    }
 }
 
 impl Answer {
@@ -205,19 +222,21 @@ fn perform(request: &Request, out: &mut impl Write) -> Result<Answer, TrimError>
             let begun = Instant::now();
             let before = target.before()?;
             let least = target.least_extent(Bytes(*min_extent))?;
-            let answered = trim(&target, ranges, least, *lanes, *failed_before)?;
+            let (answered, still_believed) = trim(&target, ranges, least, *lanes, *failed_before)?;
             let of_fitrim = begun.elapsed();
-            let sent = Some(Bytes(*expected)).filter(|sent| sent.0 > 0);
-            let enough = before.counted().zip(sent).map(|(counted, sent)| Bytes(counted.0 + sent.0));
+            let of_map = Some(Bytes(*expected)).filter(|expected| expected.0 > 0);
+            let enough = before.counted().zip(of_map).map(|(counted, sent)| Bytes(counted.0 + sent.0));
             let settled = target.settle(enough)?;
             if let Some(hang) = hanging(settled) {
                 return Ok(hang);
             }
             let took = of_fitrim + settled.took;
             let accounts = target.accounts(&before, Bytes(answered), None)?;
+            let is_doubted = *failed_before && still_believed.is_none();
+            let sent = of_map.and_then(|of_map| least_sent(target.kind, of_map, *failed_before, is_doubted));
             let accounts = Accounts { sent, failed_before: *failed_before, ..accounts };
             let took_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-            Ok(Answer::Trimmed { took_ns, accounts })
+            Ok(Answer::Trimmed { took_ns, accounts, still_believed })
         }
         Task::Toggle { option, before, session } => {
             Ok(match toggle(&target, option, before.as_deref(), *session)? {
@@ -256,37 +275,48 @@ fn toggle(
     Ok(Ok(Answer::Toggled { undone, differing }))
 }
 
-/// Trims ranges, several groups at once; returns the sum of FITRIM's return values. Calls in the same group would wait
-/// for each other: both ext4 and XFS lock it.
+/// Returns how much of what the map shows must have been sent. Ext4 leaves out groups that it has trimmed, unless it was
+/// made to doubt them; then, what is missing may have come into use since the map.
+fn least_sent(kind: Kind, of_map: Bytes, failed_before: bool, is_doubted: bool) -> Option<Bytes> {
+    match kind {
+        Kind::Ext4 if !failed_before => None,
+        Kind::Ext4 if is_doubted => Some(nearly(of_map)),
+        _ => Some(of_map),
+    }
+}
+
+/// Trims ranges, several groups at once; returns the sum of FITRIM's return values, and why ext4 still believes what
+/// failed before to be trimmed, if it does. Calls in the same group would wait for each other: both ext4 and XFS lock it.
 fn trim(
     target: &Target,
     ranges: &[(u64, u64)],
     least: Bytes,
     lanes: u32,
     failed_before: bool,
-) -> Result<u64, TrimError> {
+) -> Result<(u64, Option<String>), TrimError> {
     let spans = ranges.iter().map(|&(start, end)| Span { start, end });
     let calls: Vec<Span> =
         spans.flat_map(|span| if lanes > 1 { target.slices(span, 1) } else { vec![span] }).collect();
     let next = AtomicUsize::new(0);
-    let in_turn = || -> Result<u64, TrimError> {
-        let mut answered = 0u64;
+    let in_turn = || -> Result<_, TrimError> {
+        let (mut answered, mut still_believed) = (0u64, None);
         while let Some(&call) = calls.get(next.fetch_add(1, Ordering::Relaxed)) {
             if failed_before {
-                target.doubt_trimmed_groups();
+                still_believed = still_believed.or(target.doubt_trimmed_groups().err());
             }
             answered = answered.saturating_add(target.trim_slice(call, least)?.0);
         }
-        Ok(answered)
+        Ok((answered, still_believed.map(|error| error.to_string())))
     };
     std::thread::scope(|scope| {
         let others: Vec<_> = (1..lanes).map(|_| scope.spawn(in_turn)).collect();
-        let mut sum = in_turn()?;
+        let (mut sum, mut still_believed) = in_turn()?;
         for other in others {
-            let answered = other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            let (answered, why) = other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
             sum = sum.saturating_add(answered);
+            still_believed = still_believed.or(why);
         }
-        Ok(sum)
+        Ok((sum, still_believed))
     })
 }
 
@@ -353,6 +383,8 @@ pub(crate) fn numbers(spans: &[Span]) -> Vec<(u64, u64)> {
 
 #[cfg(test)]
 mod tests {
+    use trimwise_linux::trim::Verdict;
+
     use super::*;
 
     #[test]
@@ -360,6 +392,66 @@ mod tests {
         let output = b"0 4096\n8192 16384\n{\"is\":\"gone\"}\n";
         let whole: Vec<_> = (0..=output.len()).filter(|&read| is_answer(&output[..read])).collect();
         assert_eq!(whole, [output.len()]);
+    }
+
+    #[test]
+    fn ext4_owes_what_the_map_shows_only_after_a_failure() {
+        let map = Bytes(8000);
+        for (kind, failed_before, is_doubted, expected) in [
+            // Groups that it has trimmed are left out.
+            (Kind::Ext4, false, false, None),
+            // It was told to send them, and some of it may be in use by now.
+            (Kind::Ext4, true, true, Some(Bytes(7000))),
+            // It could not be told.
+            (Kind::Ext4, true, false, Some(map)),
+            (Kind::Xfs, false, false, Some(map)),
+            (Kind::Xfs, true, true, Some(map)),
+        ] {
+            let found = least_sent(kind, map, failed_before, is_doubted);
+            assert_eq!(found, expected, "{kind:?}, failed before {failed_before}, doubted {is_doubted}");
+        }
+    }
+
+    /// Groups that ext4 has trimmed answer 0, where nothing reports failures.
+    #[test]
+    fn what_ext4_skips_is_unverified_only_after_a_failure() {
+        let accounts = Accounts {
+            sent: None,
+            answered: Bytes(0),
+            counted: Some(Bytes(0)),
+            failed: None,
+            online: false,
+            stops: false,
+            failed_before: false,
+        };
+        for (failed_before, is_doubted, answered, expected) in [
+            (false, false, 0, Verdict::Taken(Bytes(0))),
+            (false, false, 7999, Verdict::Taken(Bytes(7999))),
+            (true, false, 0, Verdict::Unverified(Bytes(0))),
+            (true, false, 7999, Verdict::Unverified(Bytes(7999))),
+            (true, true, 6999, Verdict::Unverified(Bytes(6999))),
+            (true, true, 7000, Verdict::Taken(Bytes(7000))),
+        ] {
+            let sent = least_sent(Kind::Ext4, Bytes(8000), failed_before, is_doubted);
+            let (answered, counted) = (Bytes(answered), Some(Bytes(answered)));
+            for failed in [None, Some(0)] {
+                let accounts = Accounts { sent, answered, counted, failed, failed_before, ..accounts };
+                assert_eq!(accounts.verdict(Kind::Ext4), expected, "{accounts:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn after_a_failure_one_call_follows_the_other() {
+        let slice = Slice { ranges: vec![Span { start: 1, end: 9 }], bytes: Bytes(8), extents: 1, lanes: 4 };
+        for (maps, failed_before, expected, lanes) in
+            [(true, false, 8, 4), (false, false, 0, 4), (true, true, 8, 1)]
+        {
+            let task = Task::trim(&slice, 5, maps, false, failed_before);
+            let ranges = vec![(1, 9)];
+            let wait = false;
+            assert_eq!(task, Task::Trim { ranges, min_extent: 5, lanes, expected, wait, failed_before });
+        }
     }
 
     #[test]

@@ -46,9 +46,12 @@ pub struct Kept {
     pub unseen: u64,
     /// Start and end of each trimmed extent, in bytes, ascending.
     pub trimmed: Vec<(u64, u64)>,
-    /// True if some of them were sent, and may not have been taken.
+    /// The parts of them that were sent, and may not have been taken.
     #[serde(default)]
-    pub is_unverified: bool,
+    pub unverified: Vec<(u64, u64)>,
+    /// True if discards failed since it was mounted.
+    #[serde(default)]
+    pub failed_before: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,14 +78,15 @@ pub(crate) fn session(kind: Kind, device: &BlockDevice) -> Option<u64> {
         Kind::Ext4 => Path::new("/sys/fs/ext4").join(&device.name),
         Kind::Xfs => Path::new("/sys/fs/xfs").join(&device.name),
         Kind::Btrfs => btrfs_directory(device)?,
-        Kind::Other => return None,
+        // Among others only f2fs has such a folder.
+        Kind::Other => Path::new("/sys/fs/f2fs").join(&device.name),
     };
     Some(fs::metadata(folder).ok()?.ino())
 }
 
-/// Returns the identities of all mountings of ext4, XFS and btrfs in the kernel.
+/// Returns the identities of all mountings of ext4, XFS, btrfs and f2fs in the kernel.
 pub(crate) fn sessions() -> BTreeSet<u64> {
-    let folders = ["/sys/fs/ext4", "/sys/fs/xfs", "/sys/fs/btrfs"];
+    let folders = ["/sys/fs/ext4", "/sys/fs/xfs", "/sys/fs/btrfs", "/sys/fs/f2fs"];
     let entries = folders.iter().flat_map(fs::read_dir).flatten().flatten();
     entries.filter_map(|entry| Some(fs::metadata(entry.path()).ok()?.ino())).collect()
 }
@@ -98,9 +102,12 @@ pub fn parse(text: &str, boot: &str) -> Result<Vec<Kept>, String> {
         return Err("is from another boot".to_owned());
     }
     for kept in &written.file_systems {
-        let within = kept.trimmed.iter().all(|&(start, end)| start < end && end <= kept.then.total);
-        let ascending = kept.trimmed.windows(2).all(|pair| pair[0].1 <= pair[1].0);
-        if !within || !ascending || kept.trimmed.len() > SPANS_MAX {
+        let is_sound = |spans: &[(u64, u64)]| {
+            let within = spans.iter().all(|&(start, end)| start < end && end <= kept.then.total);
+            let ascending = spans.windows(2).all(|pair| pair[0].1 <= pair[1].0);
+            within && ascending && spans.len() <= SPANS_MAX
+        };
+        if !is_sound(&kept.trimmed) || !is_sound(&kept.unverified) {
             return Err("has impossible extents".to_owned());
         }
     }
@@ -123,24 +130,37 @@ impl Kept {
             return Err(format!("{} were written to it since that was recorded", Bytes(unseen)));
         }
         Ok(Known {
-            trimmed: self.trimmed.into_iter().map(|(start, end)| Span { start, end }).collect(),
-            is_unverified: self.is_unverified,
+            trimmed: spans(&self.trimmed),
+            unverified: spans(&self.unverified),
             forget_in: SimDuration::from_secs(forget_in),
             unseen: Bytes(self.unseen.saturating_add(unseen)),
         })
     }
 
-    pub(crate) fn new(device: (u32, u32), now: Present, known: Known) -> Self {
+    /// Returns true if discards failed on the present mounting: what its file system believes since then is as old as
+    /// that.
+    pub(crate) fn failed_before(&self, session: Option<u64>) -> bool {
+        self.failed_before && session == Some(self.then.session)
+    }
+
+    pub(crate) fn new(device: (u32, u32), now: Present, known: Known, failed_before: bool) -> Self {
+        // One invalid extent would invalidate the whole file.
+        let valid =
+            |spans: &[Span]| numbers(spans).into_iter().filter(|&(_, end)| end <= now.total).collect();
         Self {
             numbers: device,
             then: now,
             forget_in_s: known.forget_in.as_nanos() / 1_000_000_000,
             unseen: known.unseen.0,
-            is_unverified: known.is_unverified,
-            // One invalid extent would invalidate the whole file.
-            trimmed: numbers(&known.trimmed).into_iter().filter(|&(_, end)| end <= now.total).collect(),
+            failed_before,
+            trimmed: valid(&known.trimmed),
+            unverified: valid(&known.unverified),
         }
     }
+}
+
+fn spans(numbers: &[(u64, u64)]) -> Vec<Span> {
+    numbers.iter().map(|&(start, end)| Span { start, end }).collect()
 }
 
 /// Reads the last daemon's knowledge. Invalid data are ignored.
@@ -182,15 +202,19 @@ impl Store {
         let share = SPANS_ALL / file_systems.len().max(1);
         for one in &mut file_systems {
             if one.trimmed.len() > share {
-                let mut spans = one.trimmed.iter().map(|&(start, end)| Span { start, end }).collect();
-                keep_longest(&mut spans, share);
-                one.trimmed = numbers(&spans);
+                let mut longest = spans(&one.trimmed);
+                keep_longest(&mut longest, share);
+                one.trimmed = numbers(&longest);
+            }
+            // Rather than forgetting a doubt, doubt all of it.
+            if one.unverified.len() > share {
+                one.unverified.clone_from(&one.trimmed);
             }
         }
         let mut hasher = DefaultHasher::new();
         for one in &file_systems {
-            (one.numbers, one.then.session, one.then.written, &one.trimmed, one.is_unverified)
-                .hash(&mut hasher);
+            (one.numbers, one.then.session, one.then.written).hash(&mut hasher);
+            (&one.trimmed, &one.unverified, one.failed_before).hash(&mut hasher);
         }
         if hasher.finish() == self.hash {
             return;
@@ -237,7 +261,7 @@ mod tests {
         let span = |start, end| Span { start, end };
         Known {
             trimmed: vec![span(0, 4096), span(8192, 1 << 20)],
-            is_unverified: true,
+            unverified: vec![span(8192, 1 << 16)],
             forget_in: SimDuration::from_secs(1000),
             unseen: Bytes(5),
         }
@@ -249,7 +273,7 @@ mod tests {
         let path = folder.path().join("known.json");
         let (mut store, problem) = opened(&path);
         assert_eq!((problem, store.take((8, 1))), (None, None));
-        write(&mut store, &path, vec![Kept::new((8, 1), NOW, known())]);
+        write(&mut store, &path, vec![Kept::new((8, 1), NOW, known(), false)]);
         let (mut again, problem) = opened(&path);
         assert_eq!(problem, None);
         let kept = again.take((8, 1)).unwrap();
@@ -263,21 +287,38 @@ mod tests {
     }
 
     #[test]
+    fn failed_discards_are_remembered_as_long_as_it_stays_mounted() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("known.json");
+        let mut store = opened(&path).0;
+        write(&mut store, &path, vec![Kept::new((8, 1), NOW, known(), false)]);
+        assert!(!opened(&path).0.take((8, 1)).unwrap().failed_before(Some(7)));
+        write(&mut store, &path, vec![Kept::new((8, 1), NOW, known(), true)]);
+        let kept = opened(&path).0.take((8, 1)).unwrap();
+        for (session, expected) in [(Some(7), true), (Some(8), false), (None, false)] {
+            assert_eq!(kept.failed_before(session), expected, "{session:?}");
+        }
+        // Written by a version that did not know of it.
+        let old = fs::read_to_string(&path).unwrap().replace(",\"failed_before\":true", "");
+        assert!(!parse(&old, BOOT).unwrap()[0].failed_before);
+    }
+
+    #[test]
     fn other_extents_are_written_even_if_nothing_was_written_to_the_device() {
         let mut store = Store::default();
-        store.write(vec![Kept::new((8, 1), NOW, known())], BOOT);
+        store.write(vec![Kept::new((8, 1), NOW, known(), false)], BOOT);
         let before = store.text().to_owned();
         let aged = Known { forget_in: SimDuration::from_secs(900), ..known() };
-        store.write(vec![Kept::new((8, 1), Present { at_s: 5100, ..NOW }, aged)], BOOT);
+        store.write(vec![Kept::new((8, 1), Present { at_s: 5100, ..NOW }, aged, false)], BOOT);
         assert_eq!(store.text(), before, "only the age differs");
         let more = Known { trimmed: vec![Span { start: 0, end: 8192 }], ..known() };
-        store.write(vec![Kept::new((8, 1), NOW, more)], BOOT);
+        store.write(vec![Kept::new((8, 1), NOW, more, false)], BOOT);
         assert!(store.text().contains("\"trimmed\":[[0,8192]]"), "{}", store.text());
     }
 
     #[test]
     fn nothing_is_trusted_after_a_break() {
-        let why = |now: Present| Kept::new((8, 1), NOW, known()).believed(now).unwrap_err();
+        let why = |now: Present| Kept::new((8, 1), NOW, known(), false).believed(now).unwrap_err();
         assert!(why(Present { session: 8, ..NOW }).contains("mounted again"));
         assert!(why(Present { total: 1 << 31, ..NOW }).contains("resized"));
         assert!(why(Present { at_s: 6001, ..NOW }).contains("too old"));
@@ -290,7 +331,7 @@ mod tests {
     fn an_invalid_file_is_ignored_with_a_reason() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("known.json");
-        write(&mut opened(&path).0, &path, vec![Kept::new((8, 1), NOW, known())]);
+        write(&mut opened(&path).0, &path, vec![Kept::new((8, 1), NOW, known(), false)]);
         let sound = fs::read_to_string(&path).unwrap();
         for (text, words) in [
             (String::new(), "cannot be parsed"),
@@ -300,6 +341,7 @@ mod tests {
             (sound.replace("[0,4096]", "[0,9000]"), "impossible extents"),
             (sound.replace("[0,4096]", "[0,0]"), "impossible extents"),
             (sound.replace("1048576", "2147483648"), "impossible extents"),
+            (sound.replace("[8192,65536]", "[8192,8192]"), "impossible extents"),
         ] {
             fs::write(&path, &text).unwrap();
             let (mut store, problem) = opened(&path);
@@ -317,10 +359,16 @@ mod tests {
         let mut many = known();
         many.trimmed =
             (0..SPANS_MAX as u64).map(|i| Span { start: i * 10, end: i * 10 + 1 + i % 8 }).collect();
-        let all = (0..8).map(|minor| Kept::new((8, minor), NOW, many.clone())).collect();
+        let all = (0..8).map(|minor| Kept::new((8, minor), NOW, many.clone(), false)).collect();
         write(&mut opened(&path).0, &path, all);
         let kept = opened(&path).0.take((8, 3)).unwrap();
         assert_eq!(kept.trimmed.len(), SPANS_ALL / 8);
         assert!(kept.trimmed.iter().all(|(start, end)| end - start >= 5));
+        assert_eq!(kept.unverified, [(8192, 1 << 16)]);
+        many.unverified = many.trimmed.clone();
+        let all = (0..8).map(|minor| Kept::new((8, minor), NOW, many.clone(), false)).collect();
+        write(&mut opened(&path).0, &path, all);
+        let kept = opened(&path).0.take((8, 3)).unwrap();
+        assert_eq!(kept.unverified, kept.trimmed, "no doubt is forgotten");
     }
 }

@@ -18,13 +18,13 @@ use trimwise::units::{Bytes, SimDuration, SimTime};
 pub(crate) use self::job::{Doing, Idle, Job};
 use crate::candidate::Candidate;
 use crate::claims::Claims;
-use crate::helper::{self, Answer, Probed, Request, Task};
+use crate::helper::{Answer, Probed, Request, Task};
 use crate::history::History;
 use crate::journal::{Journal, Noted};
 use crate::known::Store;
 use crate::process::Left;
 use crate::sense::Sensed;
-use crate::speak::warn;
+use crate::speak::{warn, warn_of};
 use trimwise_linux::daemon::config::Treatment;
 use trimwise_linux::doctor::Loan;
 use trimwise_linux::layout::Kind;
@@ -80,8 +80,10 @@ pub struct Managed {
     failed: Option<u64>,
     /// A layer refused discards during the slice in progress.
     is_refused: bool,
-    /// Discards have failed since it was found.
+    /// Discards have failed since it was mounted, as far as known.
     failed_before: bool,
+    /// Why ext4 cannot be made to send again what failed.
+    still_believed: Option<String>,
     /// True while the old mount option is being written to the journal.
     is_noting: bool,
     probe_again: SimTime,
@@ -115,6 +117,7 @@ impl Managed {
             failed: None,
             is_refused: false,
             failed_before: false,
+            still_believed: None,
             is_noting: false,
             probe_again: SimTime::ZERO,
             told: None,
@@ -200,6 +203,11 @@ impl Managed {
 
     pub fn kind(&self) -> Kind {
         Kind::of(&self.candidate.mount.fs_type)
+    }
+
+    /// Returns true if the file system may leave out what failed: XFS and btrfs send it again.
+    fn forgets_failures(&self) -> bool {
+        self.failed_before && matches!(self.kind(), Kind::Ext4 | Kind::Other)
     }
 
     pub(crate) fn has_maps(&self) -> bool {
@@ -345,13 +353,13 @@ impl Managed {
                 self.feed(means, |live, now, orders| live.trimmed(now, SimDuration::ZERO, Ok(all), orders));
             }
             Order::Trim(slice) => {
-                let ranges = helper::numbers(&slice.ranges);
-                // Unknown without a map.
-                let expected = if self.has_maps() { slice.bytes.0 } else { 0 };
                 self.failed = (means.reports_failures && self.candidate.reports_failures).then_some(0);
+                if let Some(live) = &mut self.live {
+                    live.report_failures(self.failed.is_some());
+                }
                 self.is_refused = false;
-                let (lanes, wait, failed_before) = (slice.lanes, self.in_flight, self.failed_before);
-                let task = Task::Trim { ranges, min_extent, lanes, expected, wait, failed_before };
+                let maps = self.has_maps();
+                let task = Task::trim(&slice, min_extent, maps, self.in_flight, self.forgets_failures());
                 self.begin(Doing::Trimming, task, means);
             }
             Order::Toggle { on } => self.toggle(on, means),
@@ -432,7 +440,14 @@ impl Managed {
                 self.feed(means, |live, now, orders| live.looked(now, result, orders));
                 self.tell_giving(means);
             }
-            (Doing::Trimming, Answer::Trimmed { took_ns, accounts }) => {
+            (Doing::Trimming, Answer::Trimmed { took_ns, accounts, still_believed }) => {
+                let why = still_believed.as_ref().map(|why| {
+                    let point = self.candidate.mount.mount_point.display();
+                    format!(
+                        "{point}: ext4 skips what failed until it is mounted again, since it cannot be told otherwise: {why}"
+                    )
+                });
+                warn_of(&mut self.still_believed, why);
                 // Where TRIM is known to stop, refused discards are no news.
                 let refused = u64::from(self.is_refused && !accounts.stops);
                 let failed = self.failed.take().map(|failed| failed + refused);

@@ -175,7 +175,7 @@ pub fn render<'a>(whole: &Whole, seen: impl Iterator<Item = Seen<'a>>) -> String
         (
             "left_bytes",
             "gauge",
-            "Untrimmed free space that the policy leaves alone, in bytes; absent while unknown.",
+            "Free space left untrimmed by the policy, or sent and not known to be trimmed, in bytes; absent while unknown.",
             |s| s.left_bytes,
         ),
     ];

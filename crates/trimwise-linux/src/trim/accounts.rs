@@ -28,8 +28,8 @@ use crate::tracefs::{Instance, InstanceError, TRACING, remove_left_behind};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Accounts {
-    /// What should be sent, according to the file system's map; `None` if it has none, or may leave out groups that it
-    /// has trimmed before.
+    /// What should be sent at least, according to the file system's map; `None` if it has none, or may leave out groups
+    /// that it has trimmed before.
     pub sent: Option<Bytes>,
     pub answered: Bytes,
     /// Discards that the kernel counted on the devices meanwhile, from any source; `None` if it does not count them.
@@ -42,7 +42,7 @@ pub struct Accounts {
     /// True if a layer below is known not to pass TRIM on to at least one of the drives. FITRIM succeeds above it, and
     /// devices count what they are sent.
     pub stops: bool,
-    /// True if discards of this file system failed before.
+    /// True if discards failed since this file system was mounted.
     pub failed_before: bool,
 }
 
@@ -65,10 +65,12 @@ impl Accounts {
         let at_most = if reports { answered } else { counted.unwrap_or_default() };
         // Some discards failed, or another program sent some at the same time.
         let excess = kind == Kind::Ext4 && !self.online && counted.is_some_and(|counted| counted > answered);
+        // XFS and btrfs send again what failed.
+        let forgets_failures = self.failed_before && matches!(kind, Kind::Ext4 | Kind::Other);
         // The file system sent less than it had to, or less arrived.
         let is_short = match self.sent {
             Some(sent) => at_most < sent,
-            None => self.failed_before && at_most == Bytes(0),
+            None => forgets_failures,
         };
         let unless = |doubted: bool| {
             let taken = self.sent.map_or(at_most, |sent| if reports { at_most } else { at_most.min(sent) });
@@ -82,7 +84,7 @@ impl Accounts {
             // The kernel counted less than FITRIM claims to have sent.
             (_, Some(counted)) if reports && counted < answered => Unverified(Bytes(0)),
             (Some(0), None) if !reports => Unverified(Bytes(0)),
-            (Some(0), _) => unless(excess || self.failed_before),
+            (Some(0), _) => unless(excess || forgets_failures),
             (None, Some(_)) if excess => Failed(Some(answered)),
             (None, Some(_)) if kind == Kind::Btrfs || (kind == Kind::Ext4 && !self.online) => unless(true),
             (None, Some(Bytes(0))) if !self.online => unless(true),
@@ -279,10 +281,16 @@ mod tests {
             // The rest was in use by then, or had been trimmed.
             (255, 255, Some(0), false, [Taken(mib(255)); 4]),
             (0, 0, Some(0), false, [Taken(mib(0)); 4]),
-            // After a failure, a file system leaves out what failed.
-            (0, 0, Some(0), true, [UNVERIFIED; 4]),
+            // After a failure, ext4 and f2fs leave out what failed.
+            (0, 0, Some(0), true, [UNVERIFIED, Taken(mib(0)), Taken(mib(0)), UNVERIFIED]),
             (0, 0, None, true, [UNVERIFIED; 4]),
-            (255, 255, Some(0), true, [Unverified(mib(255)); 4]),
+            (
+                255,
+                255,
+                Some(0),
+                true,
+                [Unverified(mib(255)), Taken(mib(255)), Taken(mib(255)), Unverified(mib(255))],
+            ),
             (271, 271, Some(0), true, [Taken(mib(271)); 4]),
             // XFS without reports: a counter of zero is no proof either, if something should have been sent.
             (0, 0, None, false, [UNVERIFIED; 4]),
@@ -297,12 +305,13 @@ mod tests {
                 assert_eq!(accounts.verdict(kind), expected, "{kind:?}: {accounts:?}");
             }
         }
-        // f2fs has no map, and sends nothing more of what failed.
+        // f2fs has no map, and sends nothing more of what failed, whatever else it sends.
         let f2fs = Accounts { answered: Bytes(0), counted: Some(Bytes(0)), failed: Some(0), ..ACCOUNTS };
         assert_eq!(f2fs.verdict(Kind::Other), Taken(Bytes(0)));
         assert_eq!(Accounts { failed_before: true, ..f2fs }.verdict(Kind::Other), UNVERIFIED);
         let some = Accounts { failed_before: true, counted: Some(Bytes(1)), ..f2fs };
-        assert_eq!(some.verdict(Kind::Other), Taken(Bytes(1)));
+        assert_eq!(some.verdict(Kind::Other), Unverified(Bytes(1)));
+        assert_eq!(some.verdict(Kind::Xfs), Taken(Bytes(1)));
     }
 
     #[test]

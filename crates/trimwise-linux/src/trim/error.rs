@@ -49,6 +49,8 @@ pub enum TrimError {
     Failed {
         path: String,
         accounts: Accounts,
+        /// Why ext4 goes on to believe that what failed was trimmed, if it does.
+        still_believes: Option<String>,
     },
     Hanging {
         path: String,
@@ -112,7 +114,11 @@ impl TrimError {
             }
             Self::ReadOnly { what, .. } => format!("{what} is read-only, so nothing is trimmed there"),
             Self::Kernel { why, .. } => format!("nothing is trimmed there: {why}"),
-            Self::Failed { accounts, .. } => accounts.failed_words(),
+            Self::Failed { accounts, still_believes: None, .. } => accounts.failed_words(),
+            Self::Failed { accounts, still_believes: Some(why), .. } => format!(
+                "{}. Until it is mounted again, ext4 skips what failed, since it cannot be told otherwise: {why}",
+                accounts.failed_words()
+            ),
             Self::Hanging { in_flight, .. } => {
                 format!("discards hang: {in_flight} writes and discards are still in flight")
             }
@@ -198,8 +204,17 @@ mod tests {
                 "nothing is trimmed there: Linux 1 harms it",
             ),
             (
-                TrimError::Failed { path: path(), accounts: accounts(Some(2)) },
+                TrimError::Failed { path: path(), accounts: accounts(Some(2)), still_believes: None },
                 "discards failed or were refused; the kernel's log says why",
+            ),
+            (
+                TrimError::Failed {
+                    path: path(),
+                    accounts: accounts(Some(2)),
+                    still_believes: Some("/sys/x: Read-only file system".to_owned()),
+                },
+                "discards failed or were refused; the kernel's log says why. Until it is mounted again, ext4 skips what \
+                 failed, since it cannot be told otherwise: /sys/x: Read-only file system",
             ),
             (
                 TrimError::Hanging { path: path(), in_flight: 5 },

@@ -19,7 +19,7 @@ use crate::host_root::HostRoot;
 use crate::ioctl::{FstrimRange, btrfs, fitrim};
 use crate::layout::{Kind, Layout};
 use crate::mount::{Mount, listed_mounts, mount_of, mount_of_open, mounts};
-use crate::path_error::at;
+use crate::path_error::{PathError, at};
 
 /// Effect of earlier trims on the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -306,16 +306,17 @@ impl Target {
 
     /// Has ext4 trim the groups again that it believes to be trimmed: after a failed discard it believes so too. This
     /// holds until a trim of any part of the file system has succeeded.
-    pub fn doubt_trimmed_groups(&self) {
-        if self.kind == Kind::Ext4 {
-            self.restore_last_least(u32::MAX.into());
-        }
+    ///
+    /// # Errors
+    /// If sysfs cannot be written, or not that file (Linux before 5.17): then ext4 skips these groups.
+    pub fn doubt_trimmed_groups(&self) -> Result<(), PathError> {
+        if self.kind == Kind::Ext4 { self.restore_last_least(u32::MAX.into()) } else { Ok(()) }
     }
 
     /// Restores the value in [`TrimmedGroups::AgainSince`], so that the next slice trims the groups again too.
-    pub(super) fn restore_last_least(&self, last: u64) {
-        // Only root may trim, and as root this fails only if the file system is gone, which the slice will report.
-        drop(std::fs::write(self.last_least_path(), last.to_string()));
+    pub(super) fn restore_last_least(&self, last: u64) -> Result<(), PathError> {
+        let path = self.last_least_path();
+        std::fs::write(&path, last.to_string()).map_err(at(&path))
     }
 
     /// Runs FITRIM over a slice. Returns the sum of its return values.
@@ -819,9 +820,19 @@ mod tests {
             let case = format!("{kind:?}, {layout:?}, last {last:?}, now {least} bytes");
             assert_eq!(target.trimmed_groups(Bytes(least)), expected, "{case}");
         }
-        target.restore_last_least(77);
+        target.restore_last_least(77).unwrap();
         let file = host.0.path().join("sys/fs/ext4/sda/last_trim_minblks");
-        assert_eq!(std::fs::read_to_string(file).unwrap(), "77");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "77");
+        target.doubt_trimmed_groups().unwrap();
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "77", "XFS believes nothing to be trimmed");
+        target.kind = Kind::Ext4;
+        target.doubt_trimmed_groups().unwrap();
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "4294967295");
+        // What is not a file can be written as little as a read-only sysfs, even by root.
+        std::fs::remove_file(&file).unwrap();
+        std::fs::create_dir(&file).unwrap();
+        let error = target.doubt_trimmed_groups().unwrap_err().to_string();
+        assert!(error.contains("last_trim_minblks"), "{error}");
     }
 
     #[test]

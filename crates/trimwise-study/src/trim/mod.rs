@@ -113,7 +113,7 @@ pub fn run(request: &TrimRequest, caller: &dyn Caller) -> Result<TrimReport, Fai
     });
     let trim = outcome.as_ref().map(|outcome| TrimDone {
         given_back: GivenBack::between(&held, &trim::held_below(&target)),
-        ..TrimDone::of(&target, &estimate, outcome, slices.len(), stops.as_deref())
+        ..TrimDone::of(&target, &estimate, trimmed, outcome, slices.len(), stops.as_deref())
     });
     Ok(TrimReport {
         trimwise: trimwise::VERSION,

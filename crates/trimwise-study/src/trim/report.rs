@@ -102,7 +102,8 @@ pub struct TrimDone {
     pub code: Option<Code>,
     /// Bytes that the device verifiably took, or a virtual disk accepted; `None` if none is verified.
     pub taken_bytes: Option<Bytes>,
-    /// What else is free according to the file system's map, unless it is known to be trimmed; `None` without a map.
+    /// What else is free according to the file system's map, unless it is known to be trimmed; `None` without a map, and if
+    /// ext4 may have skipped some of it, having trimmed it before.
     pub untrimmed_bytes: Option<Bytes>,
     /// What the layers below held before and after, where they say it.
     pub given_back: Vec<GivenBack>,
@@ -205,6 +206,7 @@ impl TrimDone {
     pub fn of(
         target: &Target,
         estimate: &Estimate,
+        trimmed: TrimmedGroups,
         outcome: &Outcome,
         slices: usize,
         stops: Option<&str>,
@@ -229,12 +231,29 @@ impl TrimDone {
             taken_bytes: Some(taken).filter(|taken| taken.0 > 0 || stops.is_some() || !outcome.is_unverified),
             untrimmed_bytes: estimate
                 .exact()
-                .map(|free| if is_known { Bytes(0) } else { Bytes(free.0.saturating_sub(taken.0)) }),
+                .and_then(|free| untrimmed(free, taken, outcome.answered, is_known, trimmed)),
             given_back: Vec::new(),
             duration_ns: u64::try_from(outcome.elapsed.as_nanos()).unwrap_or(u64::MAX),
             ended,
             failure,
         }
+    }
+}
+
+/// Returns what is not known to be trimmed of the `free` space in the map; `None` if that is unknown, since ext4 does not
+/// say what it skipped.
+fn untrimmed(
+    free: Bytes,
+    taken: Bytes,
+    answered: Bytes,
+    is_known: bool,
+    trimmed: TrimmedGroups,
+) -> Option<Bytes> {
+    let may_skip = matches!(trimmed, TrimmedGroups::Skipped | TrimmedGroups::Unknown);
+    match is_known {
+        true if may_skip && answered < free => None,
+        true => Some(Bytes(0)),
+        false => Some(Bytes(free.0.saturating_sub(taken.0))),
     }
 }
 
@@ -378,6 +397,24 @@ mod tests {
                 "Below it, zram holds 4 MiB now, and held 3 MiB before: it grew meanwhile.",
             ]
         );
+    }
+
+    #[test]
+    fn what_ext4_may_have_skipped_is_not_known_to_be_trimmed() {
+        use TrimmedGroups::{Again, AgainSince, Skipped, Unknown};
+        const FREE: Bytes = Bytes(8000);
+        for (trimmed, answered, is_known, expected) in [
+            (Skipped, 0, true, None),
+            (Skipped, 7999, true, None),
+            (Unknown, 0, true, None),
+            (Skipped, 8000, true, Some(0)),
+            (Again, 7999, true, Some(0)),
+            (AgainSince { last: 2 }, 7999, true, Some(0)),
+            (Skipped, 5000, false, Some(3000)),
+        ] {
+            let found = untrimmed(FREE, Bytes(answered), Bytes(answered), is_known, trimmed);
+            assert_eq!(found, expected.map(Bytes), "{trimmed:?}, {answered} answered, known {is_known}");
+        }
     }
 
     #[test]

@@ -65,7 +65,7 @@ impl Daemon {
         let mut live = LiveHost::new(policy, facts, Settings::default(), sim.now());
         if !has_backlog {
             let trimmed = free(fs, 0, usize::MAX).0;
-            live.remember(Known { trimmed, is_unverified: false, forget_in: FORGET_IN, unseen: Bytes(0) });
+            live.remember(Known { trimmed, unverified: Vec::new(), forget_in: FORGET_IN, unseen: Bytes(0) });
         }
         let daemon = Self(Rc::new(Inner {
             fs: fs.clone(),

@@ -25,6 +25,8 @@ struct Walk {
     bytes: u64,
     /// Bytes freed since the start of the walk, perhaps in ranges already covered.
     freed: u64,
+    /// Bytes that it sent, and of which it is not known that the device took them.
+    unproven: u64,
 }
 
 #[derive(Debug)]
@@ -73,6 +75,9 @@ impl Estimate {
         self.waiting = self.waiting.min(free);
         self.left = self.left.min(free - self.waiting);
         self.unverified = self.unverified.min(free - self.waiting - self.left);
+        if let Some(walk) = &mut self.walk {
+            walk.unproven = walk.unproven.min(self.unverified);
+        }
         self.fresh = self.fresh.min(self.waiting);
     }
 
@@ -80,22 +85,26 @@ impl Estimate {
         if forced { self.next_forced } else { self.next }
     }
 
-    /// Expected waiting and left bytes in this many bytes of addresses.
-    fn share(&self, range: Bytes) -> (u64, u64) {
-        let Some(walk) = &self.walk else { return (0, 0) };
+    /// Expected waiting, left and earlier unverified bytes in this many bytes of addresses.
+    fn share(&self, range: Bytes) -> (u64, u64, u64) {
+        let Some(walk) = &self.walk else { return (0, 0, 0) };
         let ahead = bytes(&walk.ahead).max(1);
         let of = |sum: u64| (u128::from(sum) * u128::from(range.0) / u128::from(ahead)) as u64;
-        (of(self.waiting.saturating_sub(walk.freed)), of(self.left))
+        let earlier = self.unverified.saturating_sub(walk.unproven);
+        (of(self.waiting.saturating_sub(walk.freed)), of(self.left), of(earlier))
     }
 
     fn done(&mut self, covered: &[Span], is_proven: bool, now: SimTime) -> bool {
         let of_walk = self.walk.as_ref().map_or(0, |walk| bytes(&intersect(&walk.ahead, covered)));
-        let (waiting, left) = self.share(Bytes(of_walk));
+        let (waiting, left, earlier) = self.share(Bytes(of_walk));
         let Some(walk) = &mut self.walk else { return false };
         walk.ahead = subtract(&walk.ahead, covered);
         (self.waiting, self.left) = (self.waiting - waiting, self.left - left);
-        if !is_proven {
+        if is_proven {
+            self.unverified -= earlier;
+        } else {
             self.unverified += waiting + left;
+            walk.unproven += waiting + left + earlier;
         }
         self.go_on(now)
     }
@@ -105,7 +114,7 @@ impl Estimate {
     fn go_on(&mut self, now: SimTime) -> bool {
         let Some(walk) = self.walk.take_if(|walk| walk.ahead.is_empty()) else { return false };
         self.is_unknown = false;
-        (self.waiting, self.left) = (walk.freed.min(self.waiting), 0);
+        (self.waiting, self.left, self.unverified) = (walk.freed.min(self.waiting), 0, walk.unproven);
         (self.next, self.next_forced) = (now + WHOLE_EVERY, now + WHOLE_EVERY_FORCED);
         true
     }
@@ -173,7 +182,8 @@ impl Knowledge for Estimate {
     }
 
     fn learn(&mut self, _: bool, ranges: Window<'_>, moment: &Moment, _: &mut Frees) -> Option<Seen> {
-        self.walk = Some(Walk { ahead: ranges.free.to_vec(), bytes: bytes(ranges.free), freed: 0 });
+        self.walk =
+            Some(Walk { ahead: ranges.free.to_vec(), bytes: bytes(ranges.free), freed: 0, unproven: 0 });
         self.go_on(moment.now);
         None
     }
@@ -204,7 +214,7 @@ impl Knowledge for Estimate {
             most.max((next.start + 1).next_multiple_of(ALIGN)).min(next.end)
         };
         let range = Span { start: next.start, end };
-        let (waiting, _) = self.share(Bytes(bytes(&intersect(ahead, &[range]))));
+        let (waiting, ..) = self.share(Bytes(bytes(&intersect(ahead, &[range]))));
         let slice = Slice { ranges: vec![range], bytes: Bytes(waiting), extents: 0, lanes: 1 };
         Next::Trim(slice, vec![range])
     }
@@ -234,5 +244,30 @@ impl Knowledge for Estimate {
         format!(
             "The file system has no map, so all its addresses are trimmed slice by slice: {at} of them so far."
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_unverified_is_what_the_last_walk_did_not_prove() {
+        let mut one = Estimate::new(Cut::Anywhere { align: 1 }, SimTime::ZERO);
+        for (waiting, proven, expected) in [
+            (80, [false, false], 80),
+            // It was all sent again.
+            (20, [false, false], 100),
+            (0, [true, false], 50),
+            (10, [true, true], 0),
+        ] {
+            one.waiting = waiting;
+            one.walk =
+                Some(Walk { ahead: vec![Span { start: 0, end: 1000 }], bytes: 1000, freed: 0, unproven: 0 });
+            for (start, is_proven) in [0, 500].into_iter().zip(proven) {
+                one.done(&[Span { start, end: start + 500 }], is_proven, SimTime::ZERO);
+            }
+            assert_eq!((one.unverified, one.waiting), (expected, 0), "{waiting} waiting, {proven:?}");
+        }
     }
 }

@@ -8,8 +8,8 @@ pub struct Known {
     /// Spans that were free and trimmed when a map was last read, and have not been freed since: ascending and
     /// disjoint.
     pub trimmed: Vec<Span>,
-    /// True if some of it was sent, and may not have been taken.
-    pub is_unverified: bool,
+    /// The part of it that was sent, and may not have been taken.
+    pub unverified: Vec<Span>,
     pub forget_in: SimDuration,
     /// How much of it may have been allocated and freed unseen.
     pub unseen: Bytes,

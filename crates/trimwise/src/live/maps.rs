@@ -14,10 +14,14 @@ const UNSURE_MAX: u32 = 2;
 /// Excess over the slices that may come from others, or from the ends of extents.
 const EXCESS_MAX: Bytes = Bytes::mib(16);
 
-/// Returns true if `bytes` is less than seven eighths of `of`. Extents may have come into use since the map, and groups
+/// Returns seven eighths: what must have been sent of what a map shows. Extents may have come into use since, and groups
 /// of XFS end within one.
+pub fn nearly(of: Bytes) -> Bytes {
+    Bytes(of.0 / 8 * 7)
+}
+
 fn is_far_below(bytes: u64, of: u64) -> bool {
-    bytes < of / 8 * 7
+    bytes < nearly(Bytes(of)).0
 }
 
 #[derive(Debug)]
@@ -275,6 +279,7 @@ impl Knowledge for Maps {
             if std::mem::take(&mut self.unseen.doubted) {
                 self.space.forget();
             }
+            self.space.forget_unverified();
             self.unseen.forget_at = moment.now + FORGET_EVERY;
         }
         let learned = self.space.learn(window, free, told);
@@ -336,9 +341,10 @@ impl Knowledge for Maps {
 
     fn known(&self, now: SimTime) -> Option<Known> {
         let Unseen { unexplained, missed, forget_at, .. } = self.unseen;
-        (self.space.trimmed().0 > 0).then(|| Known {
-            trimmed: self.space.trimmed_spans(),
-            is_unverified: self.space.unverified().0 > 0,
+        let trimmed = self.space.trimmed_spans();
+        (!trimmed.is_empty()).then(|| Known {
+            unverified: self.space.unverified_among(&trimmed),
+            trimmed,
             forget_in: forget_at.since(now),
             // Frees that no map has explained yet may have gone unseen too.
             unseen: Bytes(missed.saturating_add(unexplained).saturating_add(self.looks.freed)),
@@ -346,7 +352,7 @@ impl Knowledge for Maps {
     }
 
     fn remember(&mut self, known: Known, now: SimTime) {
-        self.space.remember(known.trimmed, known.is_unverified);
+        self.space.remember(known.trimmed, known.unverified);
         self.unseen.forget_at = now + known.forget_in.min(FORGET_EVERY);
         self.unseen.missed = known.unseen.0;
     }

@@ -52,6 +52,7 @@ use crate::units::{Bytes, SimDuration, SimTime, Span};
 pub use facts::{Facts, Failed, Lent, Order, Sample, Settings, Trimmed, Window};
 pub use giving::{Lender, Level};
 pub use known::Known;
+pub use maps::nearly;
 pub use pace::Pace;
 pub use reason::Reason;
 pub use sent::Sent;

@@ -275,6 +275,11 @@ impl FreeSpace {
         self.unverified.clear();
     }
 
+    /// Forgets trimmed space of which it is not known that the device took it.
+    pub(crate) fn forget_unverified(&mut self) {
+        self.trimmed = subtract(&self.trimmed, &std::mem::take(&mut self.unverified));
+    }
+
     pub fn waiting(&self) -> Bytes {
         Bytes(bytes(&self.waiting))
     }
@@ -298,10 +303,15 @@ impl FreeSpace {
         spans
     }
 
-    /// Takes over knowledge of trimmed spans, before the first map. If any of them is unverified, all are.
-    pub fn remember(&mut self, trimmed: Vec<Span>, is_unverified: bool) {
-        self.unverified = if is_unverified { trimmed.clone() } else { Vec::new() };
-        self.trimmed = trimmed;
+    /// Returns the unverified part of trimmed spans; all of it, if it is more spans than are kept.
+    pub(crate) fn unverified_among(&self, trimmed: &[Span]) -> Vec<Span> {
+        let unverified = intersect(&self.unverified, trimmed);
+        if unverified.len() > self.spans_max { trimmed.to_vec() } else { unverified }
+    }
+
+    /// Takes over knowledge of trimmed spans, before the first map. `unverified` is part of them.
+    pub fn remember(&mut self, trimmed: Vec<Span>, unverified: Vec<Span>) {
+        (self.trimmed, self.unverified) = (trimmed, unverified);
         self.keep();
     }
 

@@ -153,8 +153,13 @@ impl LiveHost {
         sentences.extend(self.slice_words());
         if self.totals.unverified_bytes > 0 {
             sentences.push(format!(
-                "So far {}. Tracepoints of the block layer (tracefs) would show discards that fail.",
-                self.totals.sent().words("trimmed")
+                "So far {}.{}",
+                self.totals.sent().words("trimmed"),
+                if self.trouble.reports_failures {
+                    ""
+                } else {
+                    " Tracepoints of the block layer (tracefs) would show discards that fail."
+                }
             ));
         }
         if let (Some(untouched), Some(touched)) = self.pace.latencies() {

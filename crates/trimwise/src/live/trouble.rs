@@ -3,8 +3,8 @@
 use super::{Failed, LiveHost, Reason};
 use crate::units::{SimDuration, SimTime};
 
-/// Knowledge is forgotten after a device failure, but at most this often. Otherwise a device that fails now and then
-/// would be sent all of its free space each time.
+/// Knowledge is forgotten after a device failure outside of a slice, but at most this often. Otherwise a device that fails
+/// now and then would be sent all of its free space each time. What a slice should have sent still waits.
 const FORGET_FAILED_EVERY: SimDuration = SimDuration::from_secs(86_400);
 /// Delay of the first attempt after a failure. Each further failure doubles it.
 const RETRY: SimDuration = SimDuration::from_secs(60);
@@ -26,6 +26,8 @@ pub(super) struct Trouble {
     forget_not_before: SimTime,
     refused: Option<String>,
     stuck: Option<String>,
+    /// Failed discards are reported.
+    pub reports_failures: bool,
 }
 
 impl Trouble {
@@ -38,6 +40,7 @@ impl Trouble {
             forget_not_before: now,
             refused: None,
             stuck: None,
+            reports_failures: false,
         }
     }
 
@@ -64,10 +67,19 @@ impl LiveHost {
         self.trouble.device_failed = Some(message);
     }
 
+    /// Sets whether discards that fail will be reported ([`LiveHost::device_failed`]).
+    pub fn report_failures(&mut self, reported: bool) {
+        self.trouble.reports_failures = reported;
+    }
+
     /// Handles a failed discard if no slice is in progress.
     pub(super) fn see_device_failed(&mut self) {
         if let Some(message) = self.trouble.device_failed.take() {
             self.pace.failed();
+            if self.now >= self.trouble.forget_not_before {
+                self.trouble.forget_not_before = self.now + FORGET_FAILED_EVERY;
+                self.knowledge.forget();
+            }
             self.fail(Failed::Device(message));
         }
     }
@@ -84,10 +96,6 @@ impl LiveHost {
 
     pub(super) fn fail(&mut self, failed: Failed) {
         let trouble = &mut self.trouble;
-        if matches!(failed, Failed::Device(_)) && self.now >= trouble.forget_not_before {
-            trouble.forget_not_before = self.now + FORGET_FAILED_EVERY;
-            self.knowledge.forget();
-        }
         match failed {
             Failed::Interrupted => trouble.retry_at = self.now + RETRY_INTERRUPTED,
             Failed::Never(message) => trouble.refused = Some(message),

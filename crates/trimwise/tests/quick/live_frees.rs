@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use crate::live_host::{EXT4, FakeHost, PIECE, XFS, host, step};
 use trimwise::live::{Cut, Order, Trimmed};
-use trimwise::units::{Bytes, SimDuration, SimTime};
+use trimwise::units::{Bytes, SimDuration, SimTime, Span};
 
 fn host_that_tells(policy: &str, cut: Cut) -> FakeHost {
     let mut host = host(policy, cut);
@@ -191,4 +191,29 @@ proptest! {
         prop_assert!(host.pass_while_asked(3000));
         prop_assert_eq!(host.untrimmed(), 0, "{:?}", host.live.explain());
     }
+}
+
+/// Where each free is told nothing is forgotten, except what the device may not have taken.
+#[test]
+fn what_is_unverified_is_sent_again_in_a_week_even_if_each_free_is_told() {
+    let mut host = host_that_tells("judicious", XFS);
+    host.allocate(0, 3800);
+    host.pass(7 * 86_400 + 3_600); // before the first map no free was reported
+    host.allocate(3800, 50);
+    host.pass(120);
+    host.proven_permille = Some(0);
+    host.free(3800, 50);
+    host.pass(1_200);
+    assert_eq!(host.left(), Bytes(50 * PIECE), "{:?}", host.live.explain());
+    host.proven_permille = None;
+    let before = host.sent;
+    host.pass(6 * 86_400);
+    assert_eq!((host.sent - before, host.left()), (0, Bytes(50 * PIECE)), "not before");
+    // A restart keeps what of it is unverified.
+    let known = host.live.known().unwrap();
+    let bytes = |spans: &[Span]| spans.iter().map(|span| span.bytes().0).sum::<u64>();
+    assert_eq!(bytes(&known.unverified), 50 * PIECE);
+    assert!(bytes(&known.trimmed) > 50 * PIECE);
+    host.pass(86_400 + 7_200);
+    assert_eq!((host.sent - before, host.left()), (50, Bytes(0)), "{:?}", host.live.explain());
 }
