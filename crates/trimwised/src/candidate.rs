@@ -24,3 +24,19 @@ pub struct Candidate {
     /// Who lends its space, if anybody.
     pub loan: Option<Loan>,
 }
+
+#[cfg(test)]
+impl Candidate {
+    /// A mount of `/` in session 7, of which nothing else is known.
+    pub fn of_test(mount: &Mount) -> Self {
+        Self {
+            mount: mount.clone(),
+            path: "/".into(),
+            devices: Vec::new(),
+            layers: [].into(),
+            reports_failures: false,
+            session: Some(7),
+            loan: None,
+        }
+    }
+}

@@ -200,17 +200,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("journal");
         let lines = b"22 1 8:1 / / rw - ext4 /dev/sda1 rw,discard\n22 1 8:1 / / rw - ext4 /dev/sda1 rw\n";
-        let candidate = |mount: &Mount| Candidate {
-            mount: mount.clone(),
-            path: "/".into(),
-            devices: Vec::new(),
-            layers: [].into(),
-            reports_failures: false,
-            session: Some(7),
-            loan: None,
-        };
         let [on, off] = &trimwise_linux::mount::parse_mountinfo(lines)[..] else { panic!() };
-        let [on, off] = [&candidate(on), &candidate(off)];
+        let [on, off] = [&Candidate::of_test(on), &Candidate::of_test(off)];
         let open = |boot: &str| {
             let loaded = read(&path, boot);
             let mut journal = Journal::default();

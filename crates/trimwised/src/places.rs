@@ -114,6 +114,10 @@ pub(crate) fn open_own(path: &Path, options: &mut OpenOptions) -> io::Result<Fil
     Ok(file)
 }
 
+fn is_same_file(one: &fs::Metadata, other: &fs::Metadata) -> bool {
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
+}
+
 /// Creates the lock's folder, with this mode, and the lock, if they are missing. Fails if others can write to the
 /// folder.
 pub fn prepare(lock: &Path, mode: u32) -> Result<(), PlacesError> {
@@ -125,10 +129,7 @@ pub fn prepare(lock: &Path, mode: u32) -> Result<(), PlacesError> {
             // A hard link, whose other name may be anything. A running daemon's lock stays: a backup can link it.
             let held = File::open(lock).map_err(io)?;
             // Another daemon that starts may have replaced it meanwhile.
-            let is_there = |found: &fs::Metadata, now: fs::Metadata| {
-                (found.dev(), found.ino()) == (now.dev(), now.ino())
-            };
-            if !has_lock(&held) || !fs::symlink_metadata(lock).is_ok_and(|now| is_there(&found, now)) {
+            if !has_lock(&held) || !fs::symlink_metadata(lock).is_ok_and(|now| is_same_file(&found, &now)) {
                 return Ok(());
             }
             fs::remove_file(lock).map_err(io)?;
@@ -154,7 +155,7 @@ pub fn hold(lock: &Path) -> Result<File, PlacesError> {
     }
     // Another daemon may have replaced it meanwhile, and have the lock of what is there now.
     let (held, found) = (file.metadata().map_err(io)?, fs::symlink_metadata(lock).map_err(io)?);
-    if (held.dev(), held.ino()) != (found.dev(), found.ino()) {
+    if !is_same_file(&held, &found) {
         file = open_own(lock, OpenOptions::new().read(true)).map_err(io)?;
         if !has_lock(&file) {
             return Err(PlacesError::Taken { path: lock.to_owned(), pid: String::new() });

@@ -78,15 +78,7 @@ mod tests {
             ("btrfs", true, None),
         ] {
             let line = format!("22 1 8:1 / / rw - {fs_type} /dev/sda1 rw\n");
-            let candidate = Candidate {
-                mount: parse_mountinfo(line.as_bytes()).remove(0),
-                path: "/".into(),
-                devices: Vec::new(),
-                layers: [].into(),
-                reports_failures: false,
-                session: Some(7),
-                loan: None,
-            };
+            let candidate = Candidate::of_test(&parse_mountinfo(line.as_bytes())[0]);
             let treatment = Config::default().treatment(Path::new("/")).unwrap();
             let mut one = Managed::new(candidate, treatment, false);
             one.sensed = Some((Sensed::default(), 1));
