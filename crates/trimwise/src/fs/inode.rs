@@ -147,6 +147,11 @@ impl Inode {
         taken
     }
 
+    /// Returns the number of blocks that the file has.
+    pub(super) fn allocated(&self) -> u64 {
+        self.extents.iter().map(|e| e.blocks.units).sum::<u64>() + self.tree.len() as u64
+    }
+
     pub(crate) fn add_extent(&mut self, page: u64, blocks: UnitRange) {
         let index = self.extents.partition_point(|e| e.page < page);
         let continues = |left: &FileExtent, right: &FileExtent| {

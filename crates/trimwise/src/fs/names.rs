@@ -9,13 +9,20 @@ use super::{Directory, Entry, Ext4, State};
 use crate::files::FileError;
 use crate::units::{Lpn, UNIT_BYTES, UnitRange};
 
-/// Journal blocks that creating a name may change (ext4: 39, `EXT4_DATA_TRANS_BLOCKS` + index + 3).
-const CREATE_CREDITS: u64 = 40;
-/// Journal blocks that a rename may change (ext4: 62, twice `EXT4_DATA_TRANS_BLOCKS`, index and 2).
-const RENAME_CREDITS: u64 = 68;
-/// Journal blocks that removing a file may change (`EXT4_DELETE_TRANS_BLOCKS` of old kernels; today ext4 asks for 24 and,
-/// in another handle, for what it truncates).
-pub(super) const DELETE_CREDITS: u64 = 118;
+/// Journal blocks that a change of one file may change without quotas (`EXT4_DATA_TRANS_BLOCKS`): what a handle that
+/// removes a name asks for.
+pub(super) const DATA_CREDITS: u64 = 24;
+/// Journal blocks that a directory's index may add (`EXT4_INDEX_EXTRA_TRANS_BLOCKS`).
+const INDEX_CREDITS: u64 = 12;
+/// Journal blocks that creating a name may change (`ext4_create`).
+const CREATE_CREDITS: u64 = DATA_CREDITS + INDEX_CREDITS + 3;
+/// Journal blocks that a rename may change (`ext4_rename`).
+const RENAME_CREDITS: u64 = 2 * DATA_CREDITS + INDEX_CREDITS + 2;
+
+/// Returns the journal blocks that removing an inode and its `blocks` may change (`ext4_evict_inode`).
+fn evict_credits(blocks: u64) -> u64 {
+    blocks.clamp(2, 64) + DATA_CREDITS + 3
+}
 
 enum Moved {
     /// The name moved, and replaced this file, if there was one.
@@ -286,7 +293,8 @@ impl Ext4 {
                 self.0.sim.charge(self.0.host.cpu.page_truncate * pages).await;
                 has_charged = true;
             }
-            let handle = self.start_handle(DELETE_CREDITS).await;
+            let blocks = self.0.state.borrow().disk.inodes[inode as usize].allocated();
+            let handle = self.start_handle(evict_credits(blocks)).await;
             let (extents, tree, metadata) = {
                 let state = &mut *self.0.state.borrow_mut();
                 let entry = &mut state.disk.inodes[inode as usize];
@@ -367,5 +375,17 @@ impl Ext4 {
         self.dirty_metadata(handle, &metadata).await;
         let disk = &mut self.0.state.borrow_mut().disk;
         disk.inodes.give_back(inode, is_directory);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of 6.12 without quotas.
+    #[test]
+    fn handles_ask_for_as_many_blocks_as_those_of_linux() {
+        assert_eq!([DATA_CREDITS, CREATE_CREDITS, RENAME_CREDITS], [24, 39, 62]);
+        assert_eq!([0, 3, 100].map(evict_credits), [29, 30, 91]);
     }
 }

@@ -3,7 +3,7 @@
 use super::cache::{CHUNK_PAGES, in_chunks, mask};
 use super::host::Writeback;
 use super::inode::Inode;
-use super::names::{DELETE_CREDITS, is_a_directory};
+use super::names::{DATA_CREDITS, is_a_directory};
 use super::read::ReadAhead;
 use super::sabotage::Sabotage;
 use super::{Ext4, State};
@@ -371,7 +371,7 @@ impl Files for Ext4 {
     async fn rmdir(&self, path: &str) -> Result<(), FileError> {
         self.0.sim.charge(self.0.host.cpu.syscall + self.0.host.cpu.unlink).await;
         self.read_for_removal(path).await;
-        let handle = self.start_handle(DELETE_CREDITS).await;
+        let handle = self.start_handle(DATA_CREDITS).await;
         let blocks = {
             let state = &mut *self.0.state.borrow_mut();
             let disk = &mut state.disk;
@@ -515,7 +515,7 @@ impl Files for Ext4 {
             Some(_) => {}
         }
         self.read_for_removal(path).await;
-        let handle = self.start_handle(DELETE_CREDITS).await;
+        let handle = self.start_handle(DATA_CREDITS).await;
         let Some(entry) = self.remove_entry(&handle, path, false).await else {
             return Err(Self::not_found(path));
         };

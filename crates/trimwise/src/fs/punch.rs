@@ -3,8 +3,9 @@
 use super::cache::{CHUNK_PAGES, mask};
 use super::inode::Inode;
 use super::journal::Handle;
-use super::names::DELETE_CREDITS;
 use super::operations::OpenFile;
+use super::writeback::ALLOCATION_CREDITS;
+
 use super::{Ext4, State};
 use crate::units::{Lpn, UNIT_BYTES, UnitRange};
 
@@ -38,7 +39,7 @@ impl Ext4 {
             if self.wait_for_transfers(inode, generation).await.is_none() {
                 return;
             }
-            let handle = self.start_handle(DELETE_CREDITS).await;
+            let handle = self.start_handle(ALLOCATION_CREDITS).await;
             let state = &mut *self.0.state.borrow_mut();
             let entry = &mut state.disk.inodes[inode as usize];
             if entry.generation != generation {
@@ -73,7 +74,7 @@ impl Ext4 {
             }
             // As in `truncate`: no task starts to write pages that are about to go.
             self.drop_pages_from(inode, first, bytes);
-            let handle = self.start_handle(DELETE_CREDITS).await;
+            let handle = self.start_handle(ALLOCATION_CREDITS).await;
             let state = &mut *self.0.state.borrow_mut();
             let entry = &mut state.disk.inodes[inode as usize];
             if entry.generation != generation {

@@ -21,7 +21,7 @@ const PAGES_A_TURN: u64 = 1_024;
 const PAGES_AN_EXTENT: u64 = 2_048;
 
 /// Metadata blocks that an allocation may change: bitmap, descriptor, inode, extent block.
-const ALLOCATION_CREDITS: u64 = 30;
+pub(super) const ALLOCATION_CREDITS: u64 = 30;
 
 /// For [`Sim::consume_budget`](crate::engine::Sim): what a task does that finds dirty pages and writes none.
 const WRITES_A_FILE: &str = "writes a file's dirty pages";
