@@ -5,7 +5,6 @@ use super::inode::Inode;
 use super::journal::Handle;
 use super::operations::OpenFile;
 use super::writeback::ALLOCATION_CREDITS;
-
 use super::{Ext4, State};
 use crate::units::{Lpn, UNIT_BYTES, UnitRange};
 
