@@ -77,8 +77,8 @@ fn repeated(mount: &Mount) -> Vec<String> {
         "btrfs" => |option| ["noacl", "nospace_cache"].contains(&option),
         // xfs_fs_reconfigure compares with a new mount.
         "xfs" => |option| option == "inode32",
-        // f2fs_remount begins with default_options.
-        "f2fs" => |_| true,
+        // f2fs_remount begins with default_options. No remount takes dirsync (MS_RMT_MASK), nor resets it.
+        "f2fs" => |option| option != "dirsync",
         // ext4_apply_options applies what is given, and nothing else.
         _ => |_| false,
     };
@@ -162,7 +162,7 @@ mod tests {
             ("ext4", "ro,noacl,discard,errors=remount-ro", &["ro"]),
             (
                 "f2fs",
-                "rw,lazytime,context=\"a:b:c0,c1\",seclabel,nodiscard,noacl,discard_unit=block,active_logs=4",
+                "rw,dirsync,lazytime,context=\"a:b:c0,c1\",seclabel,nodiscard,noacl,discard_unit=block,active_logs=4",
                 &["lazytime", "noacl", "active_logs=4"],
             ),
         ] {
