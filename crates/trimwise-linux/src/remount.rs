@@ -73,8 +73,9 @@ fn reconfigure(mount_point: &impl AsFd, repeated: &[String], option: &str) -> io
 /// Returns the options of the file system that `fsconfig` resets if they are not given.
 fn repeated(mount: &Mount) -> Vec<String> {
     let is_reset: fn(&str) -> bool = match mount.fs_type.as_str() {
-        // From 6.8 on, btrfs_init_fs_context turns ACLs on. Before, btrfs_parse_options turned the space cache on.
-        "btrfs" => |option| ["noacl", "nospace_cache"].contains(&option),
+        // From 6.8 on, btrfs_init_fs_context turns ACLs on. Before, btrfs_parse_options turned the space cache on. A cache
+        // that was to be off, but stays on while read-only, goes off.
+        "btrfs" => |option| ["noacl", "nospace_cache", "space_cache"].contains(&option),
         // xfs_fs_reconfigure compares with a new mount.
         "xfs" => |option| option == "inode32",
         // f2fs_remount begins with default_options. No remount takes dirsync (MS_RMT_MASK), nor resets it.
@@ -82,7 +83,14 @@ fn repeated(mount: &Mount) -> Vec<String> {
         // ext4_apply_options applies what is given, and nothing else.
         _ => |_| false,
     };
-    let mut repeated: Vec<String> = others(mount).into_iter().filter(|option| is_reset(option)).collect();
+    let shown = others(mount);
+    let mut repeated: Vec<String> = shown.iter().filter(|option| is_reset(option)).cloned().collect();
+    if mount.fs_type == "f2fs" {
+        // Those that it turns on by default and does not show when they are off.
+        let hidden =
+            ["flush_merge", "lazytime"].into_iter().filter(|one| !shown.iter().any(|other| other == one));
+        repeated.extend(hidden.map(|one| format!("no{one}")));
+    }
     // Without `ro`, every file system would become writable.
     repeated.extend(mount.is_read_only().then(|| "ro".to_owned()));
     repeated
@@ -91,9 +99,7 @@ fn repeated(mount: &Mount) -> Vec<String> {
 /// Returns the options of a file system except for those about discards, `ro` and `rw`: an error may make it read-only
 /// at any time. Those of security modules are left out as well; a remount leaves them alone.
 pub fn others(mount: &Mount) -> Vec<String> {
-    let is_of_discards = |option: &str| {
-        option == "nodiscard" || turns_discard_on(option) || option.starts_with("discard_unit=")
-    };
+    let is_of_discards = |option: &str| option == "nodiscard" || turns_discard_on(option);
     let mut is_quoted = false; // `context="a:b:c,d"` holds a comma
     let mut others = mount.options.clone();
     others.retain(|option| {
@@ -157,14 +163,16 @@ mod tests {
         for (fs_type, options, expected) in [
             ("btrfs", "rw,noacl,nospace_cache,subvolid=5,subvol=/", &["noacl", "nospace_cache"][..]),
             ("btrfs", "ro,ssd,discard=async,space_cache=v2", &["ro"]),
+            ("btrfs", "ro,space_cache", &["space_cache", "ro"]),
             ("xfs", "rw,attr2,inode32,noquota", &["inode32"]),
             ("xfs", "rw,attr2,inode64,noquota", &[]),
             ("ext4", "ro,noacl,discard,errors=remount-ro", &["ro"]),
             (
                 "f2fs",
                 "rw,dirsync,lazytime,context=\"a:b:c0,c1\",seclabel,nodiscard,noacl,discard_unit=block,active_logs=4",
-                &["lazytime", "noacl", "active_logs=4"],
+                &["lazytime", "noacl", "discard_unit=block", "active_logs=4", "noflush_merge"],
             ),
+            ("f2fs", "rw,flush_merge,acl", &["flush_merge", "acl", "nolazytime"]),
         ] {
             let mount = mount(fs_type, "rw,nosuid,noatime", options);
             assert_eq!(repeated(&mount), words(expected), "{fs_type} {options}");
