@@ -90,6 +90,8 @@ fn repeated(mount: &Mount) -> Vec<String> {
         let hidden =
             ["flush_merge", "lazytime"].into_iter().filter(|one| !shown.iter().any(|other| other == one));
         repeated.extend(hidden.map(|one| format!("no{one}")));
+        // It refuses another unit; newer kernels show it only with `discard`.
+        repeated.extend(mount.options.iter().filter(|one| one.starts_with("discard_unit=")).cloned());
     }
     // Without `ro`, every file system would become writable.
     repeated.extend(mount.is_read_only().then(|| "ro".to_owned()));
@@ -99,7 +101,9 @@ fn repeated(mount: &Mount) -> Vec<String> {
 /// Returns the options of a file system except for those about discards, `ro` and `rw`: an error may make it read-only
 /// at any time. Those of security modules are left out as well; a remount leaves them alone.
 pub fn others(mount: &Mount) -> Vec<String> {
-    let is_of_discards = |option: &str| option == "nodiscard" || turns_discard_on(option);
+    let is_of_discards = |option: &str| {
+        option == "nodiscard" || turns_discard_on(option) || option.starts_with("discard_unit=")
+    };
     let mut is_quoted = false; // `context="a:b:c,d"` holds a comma
     let mut others = mount.options.clone();
     others.retain(|option| {
@@ -170,7 +174,7 @@ mod tests {
             (
                 "f2fs",
                 "rw,dirsync,lazytime,context=\"a:b:c0,c1\",seclabel,nodiscard,noacl,discard_unit=block,active_logs=4",
-                &["lazytime", "noacl", "discard_unit=block", "active_logs=4", "noflush_merge"],
+                &["lazytime", "noacl", "active_logs=4", "noflush_merge", "discard_unit=block"],
             ),
             ("f2fs", "rw,flush_merge,acl", &["flush_merge", "acl", "nolazytime"]),
         ] {

@@ -258,7 +258,7 @@ impl Drop for Place {
 }
 
 fn is_of_discards(option: &str) -> bool {
-    option == "nodiscard" || option == "discard" || option.starts_with("discard=")
+    option == "nodiscard" || option == "discard" || option.starts_with("discard")
 }
 
 /// Toggles `discard` under each option alone and under random sets of them. Returns the number of mounts.
