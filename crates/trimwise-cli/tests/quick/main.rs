@@ -10,6 +10,7 @@ mod command_line;
 mod daemon;
 mod fleet;
 mod laboratory;
+mod pages;
 mod runs;
 mod scripts;
 #[cfg(feature = "parquet")]
