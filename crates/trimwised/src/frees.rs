@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use trimwise_linux::layout::Kind;
 use trimwise_linux::tracefs::format::{EventFormat, Traced, Tracepoint, filter};
-use trimwise_linux::tracefs::{Instance, InstanceError};
+use trimwise_linux::tracefs::{Instance, InstanceError, remove_unused};
 
 /// Kernel memory for records, for all processors together, and the limits for one processor. A record of ext4 has 52
 /// bytes, so 256 KiB hold 5,000 frees, which is what removing a badly fragmented file produces in 30 ms.
@@ -56,7 +56,8 @@ impl Watcher {
     /// daemon has. The instance is named after it, so that the one of a killed daemon is found again. An error is a
     /// sentence that says why the instance cannot be created.
     pub fn open(tracing: &Path, (device, inode): (u64, u64)) -> Result<Self, String> {
-        // If a killed daemon left it and it cannot be removed, it is reused.
+        // Killed daemons left theirs. The kernel removes none that is read; one that stays under this name is reused.
+        remove_unused(tracing, "trimwised-", |_| true);
         let name = format!("trimwised-{device:x}-{inode:x}");
         let instance = Instance::create(tracing, &name).map_err(text)?;
         let mut made = Self {

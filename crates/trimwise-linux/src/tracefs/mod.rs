@@ -145,12 +145,16 @@ impl Instance {
     }
 }
 
-/// Removes the instances named `prefix` and the number of a process that is gone. One that is in use cannot be removed.
+/// Removes the instances named `prefix` and the number of a process that is gone.
 pub(crate) fn remove_left_behind(tracing: &Path, prefix: &str) {
+    remove_unused(tracing, prefix, |process| !Path::new("/proc").join(process).exists());
+}
+
+/// Removes the instances whose names begin with `prefix` and go on with what `is_unused` accepts, unless one is read.
+pub fn remove_unused(tracing: &Path, prefix: &str, is_unused: impl Fn(&str) -> bool) {
     for entry in fs::read_dir(tracing.join("instances")).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let process = name.to_str().and_then(|name| name.strip_prefix(prefix));
-        if process.is_some_and(|process| !Path::new("/proc").join(process).exists()) {
+        if name.to_str().and_then(|name| name.strip_prefix(prefix)).is_some_and(&is_unused) {
             drop(fs::remove_dir(entry.path()));
         }
     }

@@ -183,6 +183,8 @@ fn how_it_ended(status: Option<&Value>) -> Option<(Outcome, Option<String>)> {
             because(Outcome::Failed, status["why"].as_str().unwrap_or_default())
         }
         (Some("under-way"), _) => None,
+        // The daemon has the request, but has not looked at the file system yet.
+        _ if status.is_null() => None,
         _ => because(
             Outcome::BegunAnew,
             "trimwised started over there, because the policy or the size changed, and forgot the request; ask again",
@@ -250,7 +252,7 @@ mod tests {
         assert_eq!(ended(json!({"asked": "under-way", "reason": failed(1)})), Some(Outcome::Failed));
         assert_eq!(ended(json!({"asked": "called-off"})), Some(Outcome::Paused));
         assert_eq!(ended(json!({"asked": "never"})), Some(Outcome::BegunAnew));
-        assert_eq!(ended(Value::Null), Some(Outcome::BegunAnew));
+        assert_eq!(ended(Value::Null), None, "not looked at yet");
         assert_eq!(how_it_ended(None).map(|(outcome, _)| outcome), Some(Outcome::Gone));
     }
 }

@@ -62,13 +62,14 @@ impl LiveHost {
         }
         if self.is_paused() {
             // The status must still show how much is waiting.
-            if self.now < self.trouble.retry_at || !self.decide_look(orders) {
+            if self.now < self.trouble.look_at || !self.decide_look(orders) {
                 self.reason = Reason::Paused;
             }
             return;
         }
         if self.now < self.trouble.retry_at {
-            return; // the reason is set already
+            self.look_meanwhile(orders);
+            return;
         }
         self.decide_giving();
         if self.decide_online(orders) || self.decide_look(orders) {
@@ -80,6 +81,15 @@ impl LiveHost {
         // This also applies if the request has just turned out to be complete.
         if self.busy.is_none() && self.is_left_to_kernel() {
             self.reason = Reason::Online { fixed: self.wants_online() != Some(true) };
+        }
+    }
+
+    /// Looks how much waits while nothing may be sent. A map that failed waits as long as a slice.
+    fn look_meanwhile(&mut self, orders: &mut Vec<Order>) {
+        if self.now >= self.trouble.look_at {
+            let reason = self.reason.clone();
+            self.decide_look(orders);
+            self.reason = reason;
         }
     }
 
@@ -119,7 +129,7 @@ impl LiveHost {
             }
             return;
         }
-        let words = self.governor.explain(&self.view());
+        let words = self.policy_words();
         self.reason = Reason::Policy { state: words.state, change: words.change };
     }
 

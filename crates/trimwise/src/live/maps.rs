@@ -87,6 +87,8 @@ pub(super) struct Maps {
     pub(super) looks: Looks,
     /// The kernel told the device of everything freed since the last map.
     told: bool,
+    /// What was known was forgotten, and no map has shown since how much that leaves.
+    is_forgotten: bool,
     pub(super) unseen: Unseen,
     unsure: Unsure,
     cutting: Cutting,
@@ -100,6 +102,7 @@ impl Maps {
             round: Round::default(),
             looks: Looks { wanted: true, at: None, freed: 0, changed: 0 },
             told: false,
+            is_forgotten: false,
             unseen: Unseen { unexplained: 0, missed: 0, forget_at: now + FORGET_EVERY, doubted: true },
             unsure: Unsure::default(),
             cutting: Cutting { cut: facts.cut, excess: 0, slices: 0 },
@@ -170,7 +173,7 @@ impl Knowledge for Maps {
     }
 
     fn is_unknown(&self) -> bool {
-        !self.is_mapped()
+        self.is_forgotten || !self.is_mapped()
     }
 
     fn sampled(&mut self, before: Option<&Sample>, sample: &Sample, reported: u64) -> Bytes {
@@ -203,6 +206,7 @@ impl Knowledge for Maps {
 
     fn forget(&mut self) {
         self.space.forget();
+        self.is_forgotten = true;
         self.looks.wanted = true;
         (self.told, self.round.told) = (false, false);
     }
@@ -254,6 +258,7 @@ impl Knowledge for Maps {
         frees: &mut Frees,
     ) -> Option<Seen> {
         self.looks.wanted &= !begins;
+        self.is_forgotten &= !begins;
         let window = Span {
             start: if begins { 0 } else { from },
             end: if upto >= self.total.0 { WHOLE.end } else { upto.max(from) },

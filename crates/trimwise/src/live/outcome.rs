@@ -16,7 +16,10 @@ impl LiveHost {
         self.look_not_before = now + self.settings.look_every.max(now.since(begun) * LOOK_SHARE);
         match result {
             Ok(window) => self.learn(begins, window),
-            Err(failed) => self.fail(failed),
+            Err(failed) => {
+                self.fail(failed);
+                self.trouble.look_at = self.trouble.retry_at;
+            }
         }
         self.decide(orders);
     }

@@ -137,7 +137,7 @@ impl LiveHost {
         let mut sentences = vec![format!("Policy: {}.", self.policy)];
         sentences.push(self.reason.to_string());
         sentences.push(format!("What would change that: {}", self.reason.change()));
-        let Explanation { state, change } = self.governor.explain(&self.view());
+        let Explanation { state, change } = self.policy_words();
         // The policy's explanation does not apply if the kernel discards regardless of it.
         let is_overruled = self.is_online() && self.wants_online() != Some(true);
         if !matches!(self.reason, Reason::Policy { .. }) && !state.is_empty() && !is_overruled {

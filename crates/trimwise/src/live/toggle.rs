@@ -5,7 +5,7 @@
 
 use super::trouble::{RETRY_INTERRUPTED, again_in};
 use super::{Busy, Failed, LiveHost, Order, Reason};
-use crate::policy::LiveUse;
+use crate::policy::{Explanation, LiveUse};
 use crate::units::{SimDuration, SimTime};
 
 /// Minimum time between two changes. Each writes back dirty data, and writes a line into the kernel's log. Where frees
@@ -70,6 +70,18 @@ impl LiveHost {
     pub fn leave_option(&mut self, why: String) {
         self.facts.toggles = false;
         self.toggling.problem = Some((why, false));
+    }
+
+    /// Returns what the policy says of itself, or what replaces the online discard that it relies on.
+    pub(super) fn policy_words(&self) -> Explanation {
+        if self.policy.live() == LiveUse::Kernel && self.wants_online() == Some(true) && !self.is_online() {
+            return Explanation::new(
+                "The policy wants the device told of freed space at once, but online discard is off: what was freed is \
+                 trimmed in slices.",
+                "Online discard, or another policy.",
+            );
+        }
+        self.governor.explain(&self.view())
     }
 
     pub(super) fn toggle_words(&self) -> Option<String> {

@@ -22,6 +22,8 @@ pub(super) struct Trouble {
     /// Why the last slice failed, until one succeeds. A successful map says nothing about it.
     pub slice_failure: Option<String>,
     pub retry_at: SimTime,
+    /// When a map may be asked for, which sends nothing.
+    pub look_at: SimTime,
     pub device_failed: Option<String>,
     forget_not_before: SimTime,
     refused: Option<String>,
@@ -36,6 +38,7 @@ impl Trouble {
             failures: 0,
             slice_failure: None,
             retry_at: now,
+            look_at: now,
             device_failed: None,
             forget_not_before: now,
             refused: None,
@@ -72,7 +75,8 @@ impl LiveHost {
         self.trouble.reports_failures = reported;
     }
 
-    /// Handles a failed discard if no slice is in progress.
+    /// Handles a failed discard if no slice is in progress. Whoever sent it, the wait is not longer for it than for the
+    /// slices that failed before.
     pub(super) fn see_device_failed(&mut self) {
         if let Some(message) = self.trouble.device_failed.take() {
             self.pace.failed();
@@ -80,7 +84,11 @@ impl LiveHost {
                 self.trouble.forget_not_before = self.now + FORGET_FAILED_EVERY;
                 self.knowledge.forget();
             }
-            self.fail(Failed::Device(message));
+            if self.now >= self.trouble.retry_at {
+                let failures = self.trouble.failures;
+                self.fail(Failed::Device(message));
+                self.trouble.failures = failures;
+            }
         }
     }
 

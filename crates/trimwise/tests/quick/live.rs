@@ -342,6 +342,21 @@ fn a_remount_that_never_works_is_told_and_not_tried_again() {
     assert_eq!(host.toggles_tried, 1);
 }
 
+#[test]
+fn a_policy_whose_online_discard_is_off_does_not_claim_that_frees_are_told_at_once() {
+    for (is_online, state) in [
+        (false, "online discard is off: what was freed is trimmed in slices."),
+        (true, "online discard is on"),
+    ] {
+        let mut host = FakeHost::new("commit", Facts { maps: false, ..facts(XFS) }, Settings::default());
+        host.sample.online = is_online;
+        host.pass(600);
+        let explained = host.live.explain().join(" ");
+        assert!(explained.contains(state), "{explained}");
+        assert_eq!(explained.contains("told of freed space immediately"), is_online, "{explained}");
+    }
+}
+
 /// An abandoned helper is still under way: until it ends nothing begins, even on request; then everything resumes.
 #[test]
 fn nothing_begins_while_a_helper_is_stuck() {
@@ -486,16 +501,56 @@ fn failures_are_tried_again_ever_later_and_a_refusal_never() {
     assert!(matches!(never.live.reason(), Reason::Refused { .. }));
 }
 
+/// What others' discards did says nothing about the next attempt.
+#[test]
+fn failures_of_others_put_off_the_next_attempt_by_a_minute() {
+    let mut host = host("judicious", XFS);
+    host.pass(7_200);
+    host.allocate(0, 200);
+    host.pass(120);
+    let slices = host.slices.len();
+    host.live.device_failed("discards failed".into());
+    let mut orders = Vec::new();
+    host.live.sample(host.now, host.sample, &mut orders);
+    assert_eq!(host.live.waiting(), Untrimmed::Unknown, "before the next map");
+    host.take(orders);
+    for _ in 0..7 {
+        host.live.device_failed("discards failed".into());
+        host.pass(1);
+    }
+    host.pass(40);
+    assert!(host.live.reason().is_trouble() && host.slices.len() == slices, "{:?}", host.live.reason());
+    host.pass(20);
+    assert!(host.slices.len() > slices, "{:?}", host.live.reason());
+}
+
+/// After half an hour of failures the next attempt is half an hour away.
+#[test]
+fn what_is_freed_while_it_waits_to_try_again_is_counted() {
+    let mut host = host("judicious", XFS);
+    host.told.fill(false);
+    host.failure = Some(Failed::Device("discards failed".into()));
+    host.allocate(0, 200);
+    host.pass(2_000);
+    let slices = host.slices.len();
+    host.free(0, 200);
+    host.pass(300);
+    assert_eq!(host.waiting(), Bytes(PIECES as u64 * PIECE), "{:?}", host.live.explain());
+    assert!(host.live.reason().is_trouble() && host.slices.len() == slices, "{:?}", host.live.reason());
+}
+
 /// The next attempt waits for discards that hang. Meanwhile nothing is trimmed, and the status must not say otherwise.
 #[test]
 fn regression_the_trouble_stays_until_an_attempt_succeeds() {
     let mut host = host("judicious", XFS);
     host.told.fill(false);
     host.failure = Some(Failed::Device("discards hang".into()));
-    while host.slices.is_empty() || !matches!(host.under_way, Some((Order::Look { .. }, _))) {
+    while host.slices.len() < 2 {
         host.pass(1);
+        if matches!(host.under_way, Some((Order::Look { .. }, _))) {
+            host.finish();
+        }
     }
-    host.finish();
     assert!(matches!(host.under_way, Some((Order::Trim(_), _))), "{:?}", host.under_way);
     assert!(host.live.reason().is_trouble(), "{:?}", host.live.reason());
     let explained = host.live.explain().join(" ");
