@@ -52,6 +52,16 @@ impl Draft {
         self.set("gc.victim", word, source);
     }
 
+    /// Sets the number of open superblocks: one of each part of the flash that works by itself.
+    pub fn frontiers(&mut self, parts: u64, source: &str) {
+        const MOST: u64 = 1024;
+        let source = match parts {
+            0..=MOST => source.to_owned(),
+            _ => format!("{source}, of which there are {parts}; {MOST} are the most here"),
+        };
+        self.number("gc.host_frontiers", parts.min(MOST), source);
+    }
+
     /// Sets values that the other simulator does not have.
     pub fn assume(&mut self, settings: &[(&'static str, toml::Value)], source: &str) {
         for (name, value) in settings {

@@ -146,7 +146,7 @@ pub(super) fn draft(mut from: Foreign) -> Result<(Draft, Vec<Unused>), Failure> 
         "GC_Block_Selection_Policy, among full blocks; RGA: the best of log2(blocks of a plane)",
     );
     draft.set("gc.shared_frontier", false, "MQSim keeps copies apart from new data");
-    draft.number("gc.host_frontiers", planes, "one open block in each plane");
+    draft.frontiers(planes, "one open block in each plane");
     let threshold = from.number("GC_Exec_Threshold", 0.0..=1.0);
     let free = ((threshold * blocks as f64) as u64).max(1) * planes;
     draft.number("gc.free_superblocks_min", free, "GC_Exec_Threshold of the blocks of each plane");

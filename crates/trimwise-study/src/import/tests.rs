@@ -180,6 +180,61 @@ fn other_files_are_refused_with_what_they_are() {
 }
 
 #[test]
+fn closing_tags_are_read_as_rapidxml_reads_them() {
+    let wrong = MQSIM
+        .replace("</Flash_Technology>", "</Flash_Technolog>")
+        .replace("<Seed>", "<!-- <a> --><Seed>")
+        .replace("</Execution_Parameter_Set>", "</Execution>");
+    assert!(wrong.contains("<Flash_Technology>") && wrong != MQSIM);
+    assert_eq!(imported(&wrong).unwrap().profile, imported(MQSIM).unwrap().profile);
+    let flows = include_str!("../../tests/import/workload.xml");
+    let wrong = flows.replace("</Working_Set_Percentage>", "</Working_Set>");
+    assert_eq!(job_of(&wrong, "w").unwrap(), job_of(flows, "w").unwrap());
+    // A tag that is missing is still a mistake, of which the line is that of the file.
+    let error = imported(&MQSIM.replace("</Seed>", "")).unwrap_err();
+    assert!(error.contains("as XML: "), "{error}");
+    let later = wrong_at(&MQSIM.replace("</Seed>", "</Sed>"), "Block_Erase_Latency");
+    assert_eq!(later, wrong_at(MQSIM, "Block_Erase_Latency"));
+}
+
+/// Returns the error of a file in which this parameter is no number.
+fn wrong_at(text: &str, parameter: &str) -> String {
+    let (before, after) = text.split_once(&format!("<{parameter}>")).unwrap();
+    let (_, after) = after.split_once('<').unwrap();
+    imported(&format!("{before}<{parameter}>soon<{after}")).unwrap_err()
+}
+
+#[test]
+fn a_drive_of_thousands_of_planes_has_the_most_open_blocks_and_says_so() {
+    let text = MQSIM
+        .replace("<Chip_No_Per_Channel>2<", "<Chip_No_Per_Channel>256<")
+        .replace("<Block_No_Per_Plane>64<", "<Block_No_Per_Plane>16<")
+        .replace("<Flash_Channel_Count>2<", "<Flash_Channel_Count>4<");
+    let profile = profile(&text);
+    assert_eq!(profile.config.gc.host_frontiers, 1024);
+    assert_eq!(
+        profile.source("gc.host_frontiers"),
+        Some("one open block in each plane, of which there are 2048; 1024 are the most here")
+    );
+    Ssd::new(&profile.config, 1).unwrap();
+}
+
+#[test]
+fn drives_of_simulators_that_are_not_imported_are_named() {
+    for (text, what, expected) in [
+        ("[global]\nMode = 0\n[generator]\nio_size = 1\n[trace]\n", "SimpleSSD-Standalone, not", "[pal]"),
+        ("<!-- x -->\n<?xml version=\"1.0\"?>\n<simplessd version=\"2.1\">", "SimpleSSD 3", "by hand"),
+        ("<standalone version=\"2.1\"/>", "SimpleSSD-Standalone 3", "by hand"),
+        ("PACKAGE_SIZE 2\nPLANE_SIZE 64\nBLOCK_ERASE_DELAY 1\n", "FlashSim", "by hand"),
+        ("chip number[0] = 2;\nt_PROG = 200000;\n", "SSDsim", "by hand"),
+        ("#define NAND_CHANNELS (8)\n#define LUNS_PER_NAND_CH (2)\n", "NVMeVirt", "by hand"),
+    ] {
+        let error = imported(text).unwrap_err();
+        assert!(error.contains(what) && error.contains(expected), "{text}: {error}");
+    }
+}
+
+#[test]
 fn a_workload_becomes_a_job_of_its_flows() {
     let job = job_of(include_str!("../../tests/import/workload.xml"), "workload.xml").unwrap();
     let lines: Vec<&str> = job.lines().skip(2).collect();

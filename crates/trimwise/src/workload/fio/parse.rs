@@ -299,6 +299,12 @@ mod tests {
         assert_eq!(bytes(&one("size=(1024*1024)")), 1 << 20);
         assert_eq!(bytes(&one("size=1m-2m")), 2 << 20);
         assert_eq!(bytes(&one("size=1Mi")), 1 << 20);
+        assert_eq!(sizes(&one("bs=4K,8K,16K,32K,64K")), [4096, 8192, 16_384]);
+        // A comment that is none to fio, which goes on behind the number.
+        let commented =
+            &parsed(&one("size=2m   // size: as on the drive\ndirect=1 // yes\nruntime=60 // sec")).jobs[0];
+        assert_eq!((commented.size, commented.direct), (2 << 20, true));
+        assert_eq!(commented.runtime, Some(SimDuration::from_secs(60)));
         assert_eq!(parsed(&one("rwmixread=70:30")).jobs[0].read_percent, 30);
         assert_eq!(parsed(&one("runtime=(1*2)")).jobs[0].runtime, Some(SimDuration::from_secs(2)));
         assert_eq!(

@@ -18,11 +18,14 @@ const LAST_COUNTS: [&str; 8] = [
     "zoneskip",
 ];
 
-/// Returns the value of a list that counts for a number.
-fn counted<'t>(name: &str, text: &'t str) -> &'t str {
+/// Parses the value of a list that counts for a number. fio skips what is no number behind one, such as a comment.
+fn counted<T>(name: &str, text: &str, parse: impl Fn(&str) -> Option<T>) -> Option<T> {
     let pieces = values::pieces(text);
-    let counts = if LAST_COUNTS.contains(&name) { pieces.last() } else { pieces.first() };
-    counts.copied().unwrap_or(text)
+    let (first, more) = pieces.split_first()?;
+    let first = parse(first)?;
+    let last =
+        if LAST_COUNTS.contains(&name) { more.iter().rev().find_map(|piece| parse(piece)) } else { None };
+    Some(last.unwrap_or(first))
 }
 
 /// Reads the options of a section. Errors are noted, and the option's default is used instead.
@@ -80,7 +83,11 @@ impl<'a> Reader<'a> {
                 () if has_digit && value.contains(['*', '+', '^']) => (alone, format!("; or ({value})")),
                 () => ("", String::new()),
             };
-            self.wrong(&[name], format!("'{value}' is not a value of {name}{alone}"), expected.to_owned() + &hint);
+            self.wrong(
+                &[name],
+                format!("'{value}' is not a value of {name}{alone}"),
+                expected.to_owned() + &hint,
+            );
         }
         parsed
     }
@@ -95,22 +102,23 @@ impl<'a> Reader<'a> {
     pub fn flag(&mut self, name: &str, default: bool) -> bool {
         let parse = |value: &str| match value {
             "" => Some(true),
-            value => value.parse::<u64>().ok().map(|n| n > 0),
+            value => value.split([' ', '\t', '/']).next()?.parse::<u64>().ok().map(|n| n > 0),
         };
         self.value(name, "0 or 1", parse).unwrap_or(default)
     }
 
     pub fn number(&mut self, name: &str, default: u64, min: u64, max: u64) -> u64 {
         let kb_base = self.kb_base;
-        let parse =
-            |text: &str| values::number(counted(name, text), kb_base).filter(|n| (min..=max).contains(n));
+        let parse = |text: &str| {
+            counted(name, text, |piece| values::number(piece, kb_base)).filter(|n| (min..=max).contains(n))
+        };
         self.value(name, &format!("a number from {min} to {max}"), parse).unwrap_or(default)
     }
 
     pub fn size(&mut self, name: &str) -> Option<Size> {
         let kb_base = self.kb_base;
         let expected = "a size in bytes, with k, m or g for powers of 1,024, or a share such as 50%";
-        self.value(name, expected, |text| match values::size(counted(name, text), kb_base)? {
+        self.value(name, expected, |text| match counted(name, text, |piece| values::size(piece, kb_base))? {
             // As in fio, whose files end where they end.
             Size::Percent(percent) if name == "size" => Some(Size::Percent(percent.min(100))),
             Size::Percent(101..) => None,
@@ -135,7 +143,9 @@ impl<'a> Reader<'a> {
         let is_split_at_commas = matches!(name, "bsrange" | "bssplit");
         let all = |text: &str| {
             let parts = if is_split_at_commas { values::at_commas(text) } else { values::pieces(text) };
-            for_each(&parts, &parse)
+            // fio drops what follows the third, but for `bssplit`.
+            let kept = if name == "bssplit" { parts.len() } else { parts.len().min(3) };
+            for_each(&parts[..kept], &parse)
         };
         self.value(name, &expected, all).unwrap_or([None, None, None])
     }
@@ -143,7 +153,8 @@ impl<'a> Reader<'a> {
     pub fn time(&mut self, name: &str, unit_ns: u64) -> SimDuration {
         let expected = "a time such as 30, 30s, 5m or 500ms";
         // For a range, take the shorter time.
-        self.value(name, expected, |text| values::time(counted(name, text), unit_ns)).unwrap_or_default()
+        self.value(name, expected, |text| counted(name, text, |piece| values::time(piece, unit_ns)))
+            .unwrap_or_default()
     }
 
     /// Refuses the options that are beyond the model.

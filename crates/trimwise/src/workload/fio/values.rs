@@ -15,9 +15,10 @@ const ENTRIES_MAX: usize = 64;
 /// `kb_base=1000`, `kib` is 1,024. As in fio, a number ends where another may begin, so that `100m/s` is `100m`.
 pub fn number(text: &str, kb_base: u64) -> Option<u64> {
     if text.starts_with('(') {
-        return computed(text, false, i32::MAX.into()).and_then(|Computed { value, .. }| value.try_into().ok());
+        return computed(text, false, i32::MAX.into())
+            .and_then(|Computed { value, .. }| value.try_into().ok());
     }
-    let text = text.split([':', '-', ',', '/']).next()?;
+    let text = text.split([':', '-', ',', '/']).next()?.trim_end();
     if let Some(digits) = text.strip_prefix("0x").or(text.strip_prefix("0X")) {
         return u64::from_str_radix(digits, 16).ok();
     }
@@ -78,6 +79,7 @@ pub fn time(text: &str, unit_ns: u64) -> Option<SimDuration> {
         let ns = u64::try_from(whole).ok()?.checked_mul(if is_in_seconds { unit_ns } else { 1_000 })?;
         return (ns <= TIME_MAX_NS).then_some(SimDuration(ns));
     }
+    let text = text.split_ascii_whitespace().next()?;
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (digits, unit) = text.split_at(end);
     let unit_ns = match unit.to_ascii_lowercase().as_str() {
@@ -206,11 +208,13 @@ pub fn distribution(text: &str, kb_base: u64) -> Option<Distribution> {
                 let percent = |text: &str| text.parse().ok().filter(|n: &u64| *n <= 100);
                 zones(text, percent).filter(|zones| zones.iter().map(|zone| zone.1).sum::<u64>() <= 100)
             };
-            for_each(&at_commas(rest), one).map(|zones| Distribution::Zoned(zones.map(Option::unwrap_or_default)))
+            for_each(&at_commas(rest), one)
+                .map(|zones| Distribution::Zoned(zones.map(Option::unwrap_or_default)))
         }
         "zoned_abs" => {
             let one = |text: &str| zones(text, |size| number(size, kb_base));
-            for_each(&at_commas(rest), one).map(|zones| Distribution::ZonedBytes(zones.map(Option::unwrap_or_default)))
+            for_each(&at_commas(rest), one)
+                .map(|zones| Distribution::ZonedBytes(zones.map(Option::unwrap_or_default)))
         }
         "sequence" => {
             let blocks: Option<Vec<u64>> = rest.split(',').map(|n| n.trim().parse().ok()).collect();
@@ -237,7 +241,8 @@ mod tests {
             [4000, 1000, 1 << 20, 4096].map(Some)
         );
         assert_eq!(
-            ["", "k", "4x", "-1", "99999999999g", "1i", "20z", "1bib", "(1-2)"].map(|text| number(text, 1024)),
+            ["", "k", "4x", "-1", "99999999999g", "1i", "20z", "1bib", "(1-2)"]
+                .map(|text| number(text, 1024)),
             [None; 9]
         );
         for (unit, power) in [("k", 10), ("m", 20), ("g", 30), ("t", 40), ("p", 50)] {
