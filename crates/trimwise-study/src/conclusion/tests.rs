@@ -11,7 +11,7 @@ use serde_json::json;
 use trimwise::compare::days::DaysFigures;
 use trimwise::compare::result::ThinFigures;
 use trimwise::compare::result::{
-    Cell, CellId, CellLedger, DeviceFigures, DriveFacts, Target, WorkloadFigures,
+    Cell, CellId, CellLedger, DeviceFigures, DriveFacts, PostmarkFigures, Target, WorkloadFigures,
 };
 use trimwise::policy::{PolicySpec, Trimmer};
 use trimwise::ssd::{LinkKind, SsdConfig};

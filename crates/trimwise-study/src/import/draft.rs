@@ -70,12 +70,12 @@ impl Draft {
     }
 
     /// Sets a time of the flash to the mean over the kinds of pages. `times` has the parameter and time of each, in
-    /// units of 1 / `per_ns` ns.
-    pub fn page_time(&mut self, name: &'static str, times: &[(String, u64)], per_ns: u64) {
+    /// units of 1 / `per_ns` ns; `kinds` is the parameter that says which kinds there are.
+    pub fn page_time(&mut self, name: &'static str, times: &[(String, u64)], per_ns: u64, kinds: &str) {
         let mean = times.iter().map(|(_, time)| time).sum::<u64>() / times.len().max(1) as u64 / per_ns;
         let names: Vec<&str> = times.iter().map(|(name, _)| name.as_str()).collect();
-        let of = if times.len() > 1 { ": the mean of the kinds of pages" } else { "" };
-        self.number(name, mean, names.join(", ") + of);
+        let mean_of = if times.len() > 1 { "the mean of the kinds of pages" } else { "the kind of pages" };
+        self.number(name, mean, format!("{}: {mean_of} of {kinds}", names.join(", ")));
     }
 
     /// Sets the TRIM of a usual NVMe drive, except where the simulator has its own.

@@ -74,7 +74,7 @@ pub(super) fn draft(mut from: Foreign) -> Result<(Draft, Vec<Unused>), Failure> 
             let time = from.number_or(&format!("pal.{name}"), usual[index], 0..=NS_MAX * 1000);
             (name, time)
         });
-        draft.page_time(name, &times.collect::<Vec<_>>(), 1000);
+        draft.page_time(name, &times.collect::<Vec<_>>(), 1000, "NANDType");
     }
     let erase = from.number_or("pal.Erase", 3_500_000_000, 1..=NS_MAX * 1000);
     draft.number("nand.t_erase_ns", erase / 1000, "Erase");

@@ -141,7 +141,7 @@ fn all_errors_are_told_at_once_with_their_lines() {
     let text = MQSIM
         .replace("<Block_Erase_Latency>3800000<", "<Block_Erase_Latency>soon<")
         .replace("<Flash_Technology>MLC<", "<Flash_Technology>PLC<")
-        .replace("<Page_Capacity>8192</Page_Capacity>", "");
+        .replace("<Page_Capacity>8192<", "<Page_Capacity>none<");
     let error = imported(&text).unwrap_err();
     let line = |of: &str| text.lines().position(|line| line.contains(of)).unwrap() + 1;
     for expected in [
@@ -150,7 +150,10 @@ fn all_errors_are_told_at_once_with_their_lines() {
             line("soon")
         ),
         format!("drive:{}: Flash_Technology: 'PLC' is not accepted; expected SLC, MLC, TLC", line("PLC")),
-        "drive: Page_Capacity is missing".to_owned(),
+        format!(
+            "drive:{}: Page_Capacity: 'none' is not accepted; expected a number from 1 to",
+            line(">none<")
+        ),
     ] {
         assert!(error.contains(&expected), "{expected}\n{error}");
     }
@@ -177,6 +180,29 @@ fn other_files_are_refused_with_what_they_are() {
         let error = imported(text).unwrap_err();
         assert!(error.contains(expected), "{text}: {error}");
     }
+}
+
+#[test]
+fn what_mqsim_s_file_leaves_out_has_mqsim_s_default() {
+    let all = profile("<Execution_Parameter_Set/>");
+    let config = &all.config;
+    // 8 channels x 4 chips x 2 dies x 2 planes x 2,048 blocks x 256 pages of 8 KiB, 7 % of it spare.
+    let physical = 128 * 2048 * 256 * 8192_u64;
+    assert_eq!(config.capacity_bytes, (physical as f64 * 0.93) as u64 / 4096 * 4096);
+    assert_eq!((config.nand.t_read_ns, config.nand.t_prog_ns), (75_000, 750_000));
+    assert_eq!(
+        all.source("geometry.channels"),
+        Some("Flash_Channel_Count (MQSim's default: Flash_Channel_Count)")
+    );
+    // A name that is misspelt in its opening tag is no parameter of MQSim, whatever closes it.
+    let text = MQSIM.replace("<Flash_Technology>", "<Flash_Technolog>");
+    let made = imported(&text).unwrap();
+    assert!(made.unused.iter().any(|unused| unused.parameter == "Flash_Technolog"));
+    let read = Profile::parse(&made.profile, "").unwrap();
+    assert_eq!(read.config.nand.t_read_ns, 60_000);
+    assert!(read.source("nand.t_read_ns").unwrap().ends_with("(MQSim's default: Flash_Technology)"));
+    let other = MQSIM.replace("Execution_Parameter_Set>", "ExecParameterSet>");
+    assert_eq!(imported(&other).unwrap().profile, imported(MQSIM).unwrap().profile);
 }
 
 #[test]

@@ -533,6 +533,8 @@ impl Row for Biosnoop {
         let bytes: u64 = field(Some(bytes), "a size in bytes")?;
         let range = match request.kind {
             RequestKind::Flush => SectorRange::new(Lba(0), 0),
+            // bcc writes a request without sectors as one at the last of all.
+            _ if bytes == 0 => SectorRange::new(Lba(0), 0),
             _ if number(sector).is_none() && sector.starts_with(b"-") => return Ok(Line::Other),
             kind => sectors(kind, field(Some(sector), "a sector")?, bytes.div_ceil(SECTOR_BYTES))?,
         };

@@ -456,6 +456,8 @@ fn what_is_left_out_is_counted() {
     assert_eq!(left_out("0,R,0,0,1\n0,R,0,4096,1\n0,W,512,0,2\n"), (1, 2, 0));
     assert_eq!(left_out("1.5,0.1,,0,0,512\n1.5,0.1,R,0,0,0\n1.5,0.1,R,0,0,512\n"), (1, 1, 1));
     assert_eq!(left_out("fio version 3 iolog\n0 a trim 100 200\n0 a write 0 512\n"), (1, 1, 0));
+    let snoop = "TIME(s) COMM PID DISK T SECTOR BYTES LAT(ms)\n0 a 9 R 18446744073709551615 0 0.6\n1 a 9 b W 8 512 0.5\n";
+    assert_eq!(left_out(snoop), (1, 1, 0));
     let zone = "8,0 1 1 0.1 9 D ZR 8 + 8 [a]\n8,0 1 2 0.2 9 D W 8 + 0 [a]\n8,0 1 3 0.3 9 D W 8 + 8 [a]\n";
     assert_eq!(left_out(zone), (1, 1, 1));
 }
