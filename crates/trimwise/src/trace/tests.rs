@@ -352,6 +352,10 @@ fn the_kernels_text_has_the_requests_of_blkparse() {
     let expected =
         [(0, 0, "write", 498_455_480, 8, Some(19_000)), (168_841_000, 1, "flush", 0, 0, Some(2_000))];
     assert_eq!(records, expected);
+    // What comes first need be no request.
+    let insert = "a-1 [0] .... 1.0: block_rq_insert: 8,0 W 4096 () 8 + 8 rt,4 [a[1]]\na-1 [0] 1.1: block_rq_issue: 8,0 W \
+        4096 () 8 + 8 none,0,0 [a]\n";
+    assert_eq!(read_short(None, insert.as_bytes()).0, [(0, 0, "write", 8, 8, None)]);
     assert_eq!(
         error_of(None, b"a-1 [0] 1.0: block_rq_issue: 8,0 W 0 () 5 8\n"),
         "line 1: a field is missing; expected a sector"
