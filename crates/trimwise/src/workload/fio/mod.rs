@@ -33,7 +33,7 @@ mod values;
 pub use parse::JobFile;
 pub(super) use run::{prepare, run};
 pub use sequence::{Io, Sequence};
-pub use text::{FioError, FioErrors, Overrides, Place, Surroundings, split_overrides};
+pub use text::{FioError, FioErrors, Limit, Overrides, Place, Surroundings, split_overrides};
 
 use crate::content::ContentClass;
 use crate::units::SimDuration;
