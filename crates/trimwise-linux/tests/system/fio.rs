@@ -9,7 +9,7 @@ use trimwise::workload::fio::{Io, JobFile, Sequence};
 use trimwise_testing::{directory, program, skipped};
 
 /// Jobs with one operation in flight, whose order depends on no clock.
-const JOBS: [&str; 43] = [
+const JOBS: [&str; 56] = [
     "rw=randwrite\nbs=4k\nsize=4m",
     "rw=randread\nbs=8k\nsize=4m\nrandseed=77",
     "rw=randwrite\nbs=4k\nsize=4m\nnorandommap",
@@ -53,6 +53,19 @@ const JOBS: [&str; 43] = [
     "rw=randrw\nbssplit=4k/33:8k/33:16k/33,\nsize=2m",
     "rw=randrw\nbs=,8k\npercentage_random=,50,\nsize=2m",
     "rw=write\nbs=64k\nsize=1m\nloops=3\nunlink_each_loop=1",
+    "rw=randrw\nbs=4k-16k\nsize=2m",
+    "rw=randrw\nbs=4k:8k\nsize=2m",
+    "rw=randwrite\nbsrange=16k-4k\nsize=1m",
+    "rw=write\nbs=4k\nsize=64k-128k",
+    "rw=write\nbs=4k\nsize=1Mi",
+    "rw=randwrite\nbs=4kbytes\nsize=1m\nend_fsync=1",
+    "rw=randwrite\nbs=4k\nsize=64k\nverify=crc32c\nend_fsync=1",
+    "rw=randwrite\nbs=4k\nsize=64k\nverify=crc32c\nend_fsync=1\nloops=2\nnrfiles=2",
+    "rw=write\nbs=4k\nsize=64k\nend_fsync=1\nfsync=16",
+    "rw=write\nbs=4k\nsize=64k\nend_fsync=1\nfsync=5\nloops=3",
+    "rw=read\nbs=4k\nsize=64k\nend_fsync=1",
+    "rw=randwrite\nbs=4k\nsize=64k\nend_fsync=1\nio_size=256k\nnorandommap=1",
+    "rw=randrw\nrwmixread=70:30\nbs=4k\nsize=1m",
 ];
 
 /// A job file with a seed that fio takes unchanged: before 3.35, offsets otherwise come from a seed of their own.
@@ -79,6 +92,7 @@ fn ours(text: &str) -> Vec<String> {
                 }
                 Io::Fsync(file) => writeln!(lines, "{} sync", sequence.file_name(file)),
                 Io::Fdatasync(file) => writeln!(lines, "{} datasync", sequence.file_name(file)),
+                Io::FsyncAll => sequence.file_names().try_for_each(|file| writeln!(lines, "{file} sync")),
                 Io::Unlink => Ok(()),
             };
         }

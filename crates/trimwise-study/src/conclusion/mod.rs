@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use trimwise::compare::judge::{self, Compared, Found, Frame, Judgement};
 pub use trimwise::compare::judge::{Decision, Worth};
 use trimwise::compare::means::Means;
-use trimwise::compare::result::{Cell, Target};
+use trimwise::compare::result::{Cell, Target, WorkloadFigures};
 use trimwise::compare::sensitivity::{self, AtEnds, Sensitivity, Side};
 use trimwise::compare::summary::{DeviceSummary, PolicySummary, Summary};
 use trimwise::policy::PolicyId;
@@ -257,7 +257,14 @@ pub fn of(comparison: &Comparison) -> Conclusion {
         return Conclusion::cannot_tell(here, Knows::Nothing.serves().to_owned(), words::RECORD_FREES);
     }
     if summary.frees_nothing() {
-        return Conclusion::freed_nothing(here);
+        // PostMark removes all its files at its end.
+        let is_postmark = |cell: &Cell| matches!(cell.workload, WorkloadFigures::Postmark(_));
+        return match comparison.cells.iter().all(is_postmark) {
+            true => {
+                Conclusion::cannot_tell(here, words::REMOVED_TOO_SOON.to_owned(), words::MORE_TRANSACTIONS)
+            }
+            false => Conclusion::freed_nothing(here),
+        };
     }
     if let (Some(here), [device]) = (here.filter(|here| here.passes() == Some(false)), &summary.devices[..]) {
         // The current policy counts as off, since no TRIM reaches the drive.

@@ -10,7 +10,9 @@ use serde_json::json;
 
 use trimwise::compare::days::DaysFigures;
 use trimwise::compare::result::ThinFigures;
-use trimwise::compare::result::{Cell, CellId, DeviceFigures, DriveFacts, Target, WorkloadFigures};
+use trimwise::compare::result::{
+    Cell, CellId, CellLedger, DeviceFigures, DriveFacts, PostmarkFigures, Target, WorkloadFigures,
+};
 use trimwise::policy::{PolicySpec, Trimmer};
 use trimwise::ssd::{LinkKind, SsdConfig};
 use trimwise::units::{Bytes, SimDuration, Utilization};
@@ -452,6 +454,19 @@ fn comparison_with(
     };
     let failure = partial.then_some(trimwise::failure::Failure::Interrupted);
     finish(&request, settings, here.cloned(), (cells.collect(), failure)).unwrap()
+}
+
+#[test]
+fn postmark_that_ends_before_a_commit_needs_more_transactions() {
+    let runs = [("off", vec![1.0, 1.0]), ("commit", vec![1.0, 1.0])];
+    let mut comparison = comparison(None, &runs, None, false);
+    comparison.cells.iter_mut().for_each(|cell| cell.ledger = Some(CellLedger::default()));
+    assert_eq!(of(&comparison).head[1..], [words::FREED_NOTHING, words::FREE_SOMETHING]);
+    let postmark = WorkloadFigures::Postmark(PostmarkFigures::default());
+    comparison.cells.iter_mut().for_each(|cell| cell.workload = postmark.clone());
+    let head = of(&comparison).head;
+    assert_eq!(head[1..], [words::REMOVED_TOO_SOON, words::MORE_TRANSACTIONS]);
+    expect_short(&head);
 }
 
 /// Runs that are missing, insignificant or immaterial lead to no command, and neither do policies that no host can

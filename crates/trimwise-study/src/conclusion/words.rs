@@ -250,6 +250,9 @@ pub(super) fn cannot_tell(here: &Here) -> String {
 }
 
 pub(super) const FREED_NOTHING: &str = "The workload freed no committed space, so there was nothing to trim.";
+pub(super) const REMOVED_TOO_SOON: &str = "PostMark removed its files before they reached the drive (ext4 commits after 5 s), so nothing was freed there.";
+pub(super) const MORE_TRANSACTIONS: &str =
+    "Give it more transactions (`set transactions`), so that a run takes at least twice as long as that.";
 pub(super) const RECORD_FREES: &str =
     "For that, record a trace with frees: `trimwise record` on a host, or `trimwise kernel run --trace`.";
 pub(super) const FREE_SOMETHING: &str = "A file that is removed before it reaches the drive frees nothing there: run longer, or \

@@ -52,6 +52,16 @@ impl Draft {
         self.set("gc.victim", word, source);
     }
 
+    /// Sets the number of open superblocks: one of each part of the flash that works by itself.
+    pub fn frontiers(&mut self, parts: u64, source: &str) {
+        const MOST: u64 = 1024;
+        let source = match parts {
+            0..=MOST => source.to_owned(),
+            _ => format!("{source}, of which there are {parts}; {MOST} are the most here"),
+        };
+        self.number("gc.host_frontiers", parts.min(MOST), source);
+    }
+
     /// Sets values that the other simulator does not have.
     pub fn assume(&mut self, settings: &[(&'static str, toml::Value)], source: &str) {
         for (name, value) in settings {
@@ -60,12 +70,12 @@ impl Draft {
     }
 
     /// Sets a time of the flash to the mean over the kinds of pages. `times` has the parameter and time of each, in
-    /// units of 1 / `per_ns` ns.
-    pub fn page_time(&mut self, name: &'static str, times: &[(String, u64)], per_ns: u64) {
+    /// units of 1 / `per_ns` ns; `kinds` is the parameter that says which kinds there are.
+    pub fn page_time(&mut self, name: &'static str, times: &[(String, u64)], per_ns: u64, kinds: &str) {
         let mean = times.iter().map(|(_, time)| time).sum::<u64>() / times.len().max(1) as u64 / per_ns;
         let names: Vec<&str> = times.iter().map(|(name, _)| name.as_str()).collect();
-        let of = if times.len() > 1 { ": the mean of the kinds of pages" } else { "" };
-        self.number(name, mean, names.join(", ") + of);
+        let mean_of = if times.len() > 1 { "the mean of the kinds of pages" } else { "the kind of pages" };
+        self.number(name, mean, format!("{}: {mean_of} of {kinds}", names.join(", ")));
     }
 
     /// Sets the TRIM of a usual NVMe drive, except where the simulator has its own.

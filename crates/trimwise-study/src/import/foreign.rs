@@ -1,5 +1,6 @@
 //! Parameters of another simulator's file. Each is used, known to have no counterpart, or reported as unknown.
 
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
@@ -8,6 +9,40 @@ use roxmltree::{Document, Node};
 use trimwise::failure::{Failure, Mistake, Mistakes};
 
 use super::Unused;
+
+/// Gives each closing tag the name of the tag that it closes: MQSim reads its files with rapidxml, which does not
+/// compare them. Other mistakes are left for the parser.
+pub(super) fn with_matching_tags(text: &str) -> Cow<'_, str> {
+    if Document::parse(text).is_ok() {
+        return text.into();
+    }
+    let (mut done, mut rest, mut open) = (String::new(), text, Vec::new());
+    while let Some(at) = rest.find('<') {
+        done += &rest[..at];
+        rest = &rest[at..];
+        let skipped = [("<!--", "-->"), ("<![CDATA[", "]]>"), ("<?", "?>"), ("<!", ">")];
+        let end = skipped.iter().find(|(begins, _)| rest.starts_with(begins)).map_or(">", |(_, end)| end);
+        let Some(end) = rest.find(end).map(|at| at + end.len()) else { break };
+        let tag = &rest[..end];
+        rest = &rest[end..];
+        if tag.starts_with("</") {
+            let own = tag[2..tag.len() - 1].trim();
+            done += &format!("</{}>", open.pop().unwrap_or(own));
+            continue;
+        }
+        if end_of_name(tag) > 1 && !tag.ends_with("/>") {
+            open.push(&tag[1..end_of_name(tag)]);
+        }
+        done += tag;
+    }
+    (done + rest).into()
+}
+
+/// Returns the length of `<name`; 1 for what is no opening tag.
+fn end_of_name(tag: &str) -> usize {
+    let is_of_name = |c: char| c.is_alphanumeric() || "_-.:".contains(c);
+    tag[1..].find(|c| !is_of_name(c)).map_or(tag.len(), |end| end + 1)
+}
 
 /// Parses the text of an XML file of this name. The error is one line.
 pub(super) fn parsed<'a>(text: &'a str, file: &str) -> Result<Document<'a>, Failure> {

@@ -8,6 +8,7 @@ mod femu;
 mod foreign;
 mod mqsim;
 mod mqsim_flows;
+mod other;
 mod simplessd;
 
 use std::fmt::Write as _;
@@ -61,6 +62,10 @@ pub fn import(file: &str) -> Result<Imported, Failure> {
 /// See [`import`].
 pub fn profile_of(text: &str, file: &str) -> Result<Imported, Failure> {
     let named = std::path::Path::new(file).file_name().map_or(file.into(), |name| name.to_string_lossy());
+    if let Some((what, expected)) = other::named(text) {
+        return Err(Mistake::of("import", file).because(what).expected(expected).fail());
+    }
+    let text = &*foreign::with_matching_tags(text);
     let (simulator, found) = if let Some(xml) = mqsim::document(text, file)? {
         ("MQSim", mqsim::draft(Foreign::new(file, mqsim::parameters(&xml))))
     } else if let Some(parameters) = femu::parameters(text) {
@@ -68,8 +73,7 @@ pub fn profile_of(text: &str, file: &str) -> Result<Imported, Failure> {
     } else if let Some(parameters) = simplessd::parameters(text) {
         ("SimpleSSD", simplessd::draft(Foreign::new(file, parameters)))
     } else {
-        let expected = "MQSim's ssdconfig.xml, SimpleSSD's configuration ([pal], [ftl]) or a script or command line \
-                        with FEMU's options (-device femu,...)";
+        let expected = other::ACCEPTED;
         return Err(Mistake::of("import", file).because("of no known simulator").expected(expected).fail());
     };
     let (draft, unused) = found?;

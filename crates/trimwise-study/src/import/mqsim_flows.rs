@@ -12,7 +12,8 @@ use super::foreign::{self, Foreign, Parameter};
 /// in parallel. Sizes are shares of the drive, as in MQSim. The error lists every mistake with its line.
 pub fn job_of(text: &str, file: &str) -> Result<String, Failure> {
     let wrong = |what: String| Mistake::of("import", file).because(what);
-    let document = foreign::parsed(text, file)?;
+    let text = foreign::with_matching_tags(text);
+    let document = foreign::parsed(&text, file)?;
     let root = document.root_element();
     if root.tag_name().name() != "MQSim_IO_Scenarios" {
         let root = root.tag_name().name();

@@ -1,4 +1,5 @@
-//! SimpleSSD 2's configuration (Gouk et al., SimpleSSD; github.com/SimpleSSD/SimpleSSD): sections with `key = value`.
+//! SimpleSSD 2's configuration (Gouk et al., Amber, MICRO 2018; github.com/SimpleSSD/SimpleSSD): sections with
+//! `key = value`.
 //!
 //! Times are in picoseconds. SimpleSSD keeps one open superblock for each part of the flash that works independently,
 //! and writes copies and new data to the same one. Missing parameters have SimpleSSD's defaults (`config.cc` of each
@@ -73,7 +74,7 @@ pub(super) fn draft(mut from: Foreign) -> Result<(Draft, Vec<Unused>), Failure> 
             let time = from.number_or(&format!("pal.{name}"), usual[index], 0..=NS_MAX * 1000);
             (name, time)
         });
-        draft.page_time(name, &times.collect::<Vec<_>>(), 1000);
+        draft.page_time(name, &times.collect::<Vec<_>>(), 1000, "NANDType");
     }
     let erase = from.number_or("pal.Erase", 3_500_000_000, 1..=NS_MAX * 1000);
     draft.number("nand.t_erase_ns", erase / 1000, "Erase");
@@ -128,11 +129,7 @@ pub(super) fn draft(mut from: Foreign) -> Result<(Draft, Vec<Unused>), Failure> 
     let victim = from.word_or("ftl.EvictPolicy", VictimPolicy::Greedy, &victims);
     draft.victim(victim, "EvictPolicy of [ftl]");
     draft.set("gc.shared_frontier", true, "SimpleSSD writes copies to the blocks that are open for the host");
-    draft.number(
-        "gc.host_frontiers",
-        total / gang.max(1),
-        "one open superblock for each part that works by itself",
-    );
+    draft.frontiers(total / gang.max(1), "one open superblock for each part that works by itself");
     let superblocks = total / gang.max(1) * blocks;
     let free = (from.number_or("ftl.GCThreshold", 0.05, 0.0..=1.0) * superblocks as f64) as u64;
     draft.number("gc.free_superblocks_min", free.max(2), "GCThreshold of all superblocks");

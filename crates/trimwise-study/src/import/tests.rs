@@ -141,7 +141,7 @@ fn all_errors_are_told_at_once_with_their_lines() {
     let text = MQSIM
         .replace("<Block_Erase_Latency>3800000<", "<Block_Erase_Latency>soon<")
         .replace("<Flash_Technology>MLC<", "<Flash_Technology>PLC<")
-        .replace("<Page_Capacity>8192</Page_Capacity>", "");
+        .replace("<Page_Capacity>8192<", "<Page_Capacity>none<");
     let error = imported(&text).unwrap_err();
     let line = |of: &str| text.lines().position(|line| line.contains(of)).unwrap() + 1;
     for expected in [
@@ -150,7 +150,10 @@ fn all_errors_are_told_at_once_with_their_lines() {
             line("soon")
         ),
         format!("drive:{}: Flash_Technology: 'PLC' is not accepted; expected SLC, MLC, TLC", line("PLC")),
-        "drive: Page_Capacity is missing".to_owned(),
+        format!(
+            "drive:{}: Page_Capacity: 'none' is not accepted; expected a number from 1 to",
+            line(">none<")
+        ),
     ] {
         assert!(error.contains(&expected), "{expected}\n{error}");
     }
@@ -176,6 +179,84 @@ fn other_files_are_refused_with_what_they_are() {
     ] {
         let error = imported(text).unwrap_err();
         assert!(error.contains(expected), "{text}: {error}");
+    }
+}
+
+#[test]
+fn what_mqsim_s_file_leaves_out_has_mqsim_s_default() {
+    let all = profile("<Execution_Parameter_Set/>");
+    let config = &all.config;
+    // 8 channels x 4 chips x 2 dies x 2 planes x 2,048 blocks x 256 pages of 8 KiB, 7 % of it spare.
+    let physical = 128 * 2048 * 256 * 8192_u64;
+    assert_eq!(config.capacity_bytes, (physical as f64 * 0.93) as u64 / 4096 * 4096);
+    assert_eq!((config.nand.t_read_ns, config.nand.t_prog_ns), (75_000, 750_000));
+    assert_eq!(
+        all.source("geometry.channels"),
+        Some("Flash_Channel_Count (MQSim's default: Flash_Channel_Count)")
+    );
+    // A name that is misspelt in its opening tag is no parameter of MQSim, whatever closes it.
+    let text = MQSIM.replace("<Flash_Technology>", "<Flash_Technolog>");
+    let made = imported(&text).unwrap();
+    assert!(made.unused.iter().any(|unused| unused.parameter == "Flash_Technolog"));
+    let read = Profile::parse(&made.profile, "").unwrap();
+    assert_eq!(read.config.nand.t_read_ns, 60_000);
+    assert!(read.source("nand.t_read_ns").unwrap().ends_with("(MQSim's default: Flash_Technology)"));
+    let other = MQSIM.replace("Execution_Parameter_Set>", "ExecParameterSet>");
+    assert_eq!(imported(&other).unwrap().profile, imported(MQSIM).unwrap().profile);
+}
+
+#[test]
+fn closing_tags_are_read_as_rapidxml_reads_them() {
+    let wrong = MQSIM
+        .replace("</Flash_Technology>", "</Flash_Technolog>")
+        .replace("<Seed>", "<!-- <a> --><Seed>")
+        .replace("</Execution_Parameter_Set>", "</Execution>");
+    assert!(wrong.contains("<Flash_Technology>") && wrong != MQSIM);
+    assert_eq!(imported(&wrong).unwrap().profile, imported(MQSIM).unwrap().profile);
+    let flows = include_str!("../../tests/import/workload.xml");
+    let wrong = flows.replace("</Working_Set_Percentage>", "</Working_Set>");
+    assert_eq!(job_of(&wrong, "w").unwrap(), job_of(flows, "w").unwrap());
+    // A tag that is missing is still a mistake, of which the line is that of the file.
+    let error = imported(&MQSIM.replace("</Seed>", "")).unwrap_err();
+    assert!(error.contains("as XML: "), "{error}");
+    let later = wrong_at(&MQSIM.replace("</Seed>", "</Sed>"), "Block_Erase_Latency");
+    assert_eq!(later, wrong_at(MQSIM, "Block_Erase_Latency"));
+}
+
+/// Returns the error of a file in which this parameter is no number.
+fn wrong_at(text: &str, parameter: &str) -> String {
+    let (before, after) = text.split_once(&format!("<{parameter}>")).unwrap();
+    let (_, after) = after.split_once('<').unwrap();
+    imported(&format!("{before}<{parameter}>soon<{after}")).unwrap_err()
+}
+
+#[test]
+fn a_drive_of_thousands_of_planes_has_the_most_open_blocks_and_says_so() {
+    let text = MQSIM
+        .replace("<Chip_No_Per_Channel>2<", "<Chip_No_Per_Channel>256<")
+        .replace("<Block_No_Per_Plane>64<", "<Block_No_Per_Plane>16<")
+        .replace("<Flash_Channel_Count>2<", "<Flash_Channel_Count>4<");
+    let profile = profile(&text);
+    assert_eq!(profile.config.gc.host_frontiers, 1024);
+    assert_eq!(
+        profile.source("gc.host_frontiers"),
+        Some("one open block in each plane, of which there are 2048; 1024 are the most here")
+    );
+    Ssd::new(&profile.config, 1).unwrap();
+}
+
+#[test]
+fn drives_of_simulators_that_are_not_imported_are_named() {
+    for (text, what, expected) in [
+        ("[global]\nMode = 0\n[generator]\nio_size = 1\n[trace]\n", "SimpleSSD-Standalone, not", "[pal]"),
+        ("<!-- x -->\n<?xml version=\"1.0\"?>\n<simplessd version=\"2.1\">", "SimpleSSD 3", "by hand"),
+        ("<standalone version=\"2.1\"/>", "SimpleSSD-Standalone 3", "by hand"),
+        ("PACKAGE_SIZE 2\nPLANE_SIZE 64\nBLOCK_ERASE_DELAY 1\n", "FlashSim", "by hand"),
+        ("chip number[0] = 2;\nt_PROG = 200000;\n", "SSDsim", "by hand"),
+        ("#define NAND_CHANNELS (8)\n#define LUNS_PER_NAND_CH (2)\n", "NVMeVirt", "by hand"),
+    ] {
+        let error = imported(text).unwrap_err();
+        assert!(error.contains(what) && error.contains(expected), "{text}: {error}");
     }
 }
 

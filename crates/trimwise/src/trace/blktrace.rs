@@ -380,27 +380,38 @@ const TRACEPOINTS: [(&[u8], Stage); 4] = [
     (b"block_bio_queue: ", Stage::Queued),
 ];
 
-/// Finds a request in a line of the kernel's: the text in front of it, its stage, and the text after it.
-fn tracepoint(line: &[u8]) -> Option<(&[u8], Stage, &[u8])> {
+/// Splits a line of the kernel's in front of the name of a block event.
+fn block_event(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let at =
         memmem::find(line, b" block_").or_else(|| memmem::find(line, b"block:block_").map(|at| at + 5))?;
-    let (before, event) = line.split_at(at + 1);
+    Some(line.split_at(at + 1))
+}
+
+/// Finds a request in a line of the kernel's: the text in front of it, its stage, and the text after it.
+fn tracepoint(line: &[u8]) -> Option<(&[u8], Stage, &[u8])> {
+    let (before, event) = block_event(line)?;
     TRACEPOINTS.iter().find_map(|(name, stage)| Some((before, *stage, event.strip_prefix(*name)?)))
+}
+
+/// Returns the word with the time of a block event, whatever the event is.
+fn time_of(before: &[u8]) -> Option<&[u8]> {
+    words(before).filter(|word| *word != b"block:").last().and_then(|at| at.strip_suffix(b":"))
 }
 
 /// Beginning of the text of tracefs.
 pub(super) const KERNEL_HEADING: &[u8] = b"# tracer: ";
 
 pub(super) fn is_kernel_text(line: &[u8]) -> bool {
-    line.starts_with(KERNEL_HEADING) || tracepoint(line).is_some()
+    let is_event =
+        || block_event(line).and_then(|(before, _)| time_of(before)).is_some_and(|at| seconds(at).is_ok());
+    line.starts_with(KERNEL_HEADING) || is_event()
 }
 
 fn parse_kernel_line(line: &[u8]) -> Result<Parsed<&[u8]>, Wrong> {
     const FIELDS: &str = "as in 'fio-99 [001] 12.345678: block_rq_issue: 8,0 WS 4096 () 2048 + 8 [fio]'";
     let Some((before, stage, rest)) = tracepoint(line) else { return Ok(Parsed::Nothing) };
     let short = || Wrong("a line cut short".to_owned(), FIELDS);
-    let at = words(before).filter(|word| *word != b"block:").last().and_then(|at| at.strip_suffix(b":"));
-    let at = seconds(at.ok_or_else(short)?)?;
+    let at = seconds(time_of(before).ok_or_else(short)?)?;
     let mut words = words(rest);
     let device = words.next().ok_or_else(short)?;
     if !is_device(device) {

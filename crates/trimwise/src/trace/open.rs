@@ -12,8 +12,8 @@ use super::fixed::{Fixed, Oracle, Vscsi, no_vscsi};
 use super::format::{self, Reader};
 use super::input::{Imported, Input, billionths, failed, malformed, words};
 use super::rows::{
-    Alibaba, Biosnoop, CloudPhysics, Etw, Mqsim, Msr, Row, Rows, Spc, Systor, Tencent, is_banner_of_biosnoop,
-    is_banner_of_xperf,
+    Alibaba, Biosnoop, CloudPhysics, DiskSim, Etw, Mqsim, Msr, Row, Rows, Spc, Systor, Tencent,
+    is_banner_of_biosnoop, is_banner_of_xperf, is_heading_of_biosnoop,
 };
 use super::{Source, TraceError};
 
@@ -37,16 +37,17 @@ pub enum Format {
     Alibaba,
     Tencent,
     Mqsim,
+    DiskSim,
     OracleGeneral,
 }
 
 impl Format {
-    pub const ALL: [(Self, &str, &str); 16] = [
+    pub const ALL: [(Self, &str, &str); 17] = [
         (Self::Own, "trimwise", "trimwise's own, as `trimwise record` writes it"),
         (Self::Blkparse, "blkparse", "the text of blkparse, in its default format"),
         (Self::Blktrace, "blktrace", "binary records: a stream, or DEV.blktrace.N of each processor"),
         (Self::Tracepoints, "tracepoints", "block tracepoints as text: tracefs, trace-cmd, perf script"),
-        (Self::Biosnoop, "biosnoop", "the text of biosnoop (bcc, libbpf-tools)"),
+        (Self::Biosnoop, "biosnoop", "the text of biosnoop (bcc, libbpf-tools) or iosnoop (perf-tools)"),
         (Self::Fio, "fio", "fio's iolog, version 2 or 3"),
         (Self::Msr, "msr", "MSR Cambridge"),
         (Self::Systor, "systor", "SYSTOR '17 (Fujitsu's virtual desktops)"),
@@ -56,7 +57,8 @@ impl Format {
         (Self::Vscsi, "vscsi", "CloudPhysics as VMware's records, version 1 or 2"),
         (Self::Alibaba, "alibaba", "Alibaba block traces"),
         (Self::Tencent, "tencent", "Tencent block storage; not recognised automatically"),
-        (Self::Mqsim, "mqsim", "MQSim's ASCII format; not recognised automatically"),
+        (Self::Mqsim, "mqsim", "MQSim's and SSDsim's ASCII format; not recognised automatically"),
+        (Self::DiskSim, "disksim", "DiskSim's ASCII format; not recognised automatically"),
         (Self::OracleGeneral, "oraclegeneral", "libCacheSim's binary format; not recognised automatically"),
     ];
 
@@ -149,6 +151,7 @@ pub fn open_parts(parts: Vec<Part<'_>>, format: Option<Format>) -> Result<Box<dy
         Format::Alibaba => rows::<Alibaba>(input),
         Format::Tencent => rows::<Tencent>(input),
         Format::Mqsim => rows::<Mqsim>(input),
+        Format::DiskSim => rows::<DiskSim>(input),
         Format::Vscsi => {
             let version = Vscsi::recognise(input.rest()).ok_or_else(no_vscsi)?;
             Box::new(Imported::new(Fixed::new(input, version)))
@@ -239,7 +242,7 @@ fn recognise(head: &[u8]) -> Result<Format, TraceError> {
         _ if line.starts_with(fio::MAGIC.as_bytes()) => Format::Fio,
         _ if is_blkparse(line) => Format::Blkparse,
         _ if is_kernel_text(line) || is_trace_cmd(text) => Format::Tracepoints,
-        _ if line.starts_with(b"TIME(s)") && words(line).any(|word| word == b"SECTOR") => Format::Biosnoop,
+        _ if is_heading_of_biosnoop(line) => Format::Biosnoop,
         [b"BeginHeader"] | [b"DiskRead" | b"DiskWrite" | b"DiskFlush", _, _, ..] => Format::Etw,
         [b"version", b"time", b"op", b"size", b"lbn"] => Format::CloudPhysics,
         [_, _, _, b"Read" | b"Write" | b"Type", _, _, _] => Format::Msr,
@@ -279,7 +282,12 @@ fn unknown(line: &[u8], number: usize) -> TraceError {
         let fields = line.split(separator).filter(|field| !field.is_empty());
         fields.map(|field| field.trim_ascii().iter().all(u8::is_ascii_digit)).collect::<Vec<bool>>()
     };
+    let is_disksim = || {
+        let (at, others) = line.split_at(memchr(b' ', line).unwrap_or(line.len()));
+        at.contains(&b'.') && billionths(at).is_some() && words(others).count() == 4
+    };
     let hint = match () {
+        () if is_disksim() => "; a time in milliseconds and four numbers may be disksim:FILE",
         () if numbers(u8::is_ascii_whitespace) == [true; 5] => "; five numbers may be mqsim:FILE",
         () if numbers(|byte| *byte == b',') == [true; 5] => "; five numbers may be tencent:FILE",
         () if numbers(|byte| *byte == b',') == [true] => "; a number alone may be cloudphysics:FILE",

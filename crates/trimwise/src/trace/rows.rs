@@ -18,10 +18,15 @@
 //!   SCSI command in hexadecimal; bytes; sectors. Lines with nothing but a sector are reads of it, all at one time.
 //! - **MQSim** (`traces/README.md` of github.com/umn-cris/MQSim): time, device, first sector, sectors, type, separated by
 //!   spaces; 0 writes, 1 reads. The unit of time is set in MQSim's workload file; this reads nanoseconds, its default.
+//!   SSDsim's traces are the same.
+//! - **DiskSim's ASCII format** (DiskSim 4.0 Reference Manual, "Input traces"), as for FlashSim: time, device, first block,
+//!   blocks, flags, separated by spaces; milliseconds with a fraction; blocks of 512 bytes; the lowest of the flags is set
+//!   for a read.
 //! - **Event Tracing for Windows** as `xperf -a dumper` prints it, and as in Microsoft's production and enterprise
 //!   traces (SNIA IOTTA traces 130 and 158): `DiskRead`, `DiskWrite` and `DiskFlush` with the columns that a header
 //!   between `BeginHeader` and `EndHeader` names; microseconds. Other events are no requests.
-//! - **biosnoop** of bcc and libbpf-tools: columns as its heading names them, seconds and milliseconds with a fraction.
+//! - **biosnoop** of bcc and libbpf-tools, and **iosnoop** of perf-tools: columns as the heading names them, seconds and
+//!   milliseconds with a fraction. Without `-s` or `-t`, requests of iosnoop have no times.
 //!
 //! The lines of the last two are in the order of completion and have the time of that; a request is issued as much
 //! earlier as it took. A request of no bytes is left out. Bytes that are no whole sectors count as the sectors that they
@@ -320,6 +325,23 @@ impl Row for CloudPhysics {
 }
 
 #[derive(Debug, Default)]
+pub(super) struct DiskSim;
+
+impl Row for DiskSim {
+    const MADE_BY: &'static str = "disksim";
+
+    fn parse<'l>(&mut self, line: &'l [u8]) -> Result<Line<'l>, Wrong> {
+        let [at, device, block, count, flags] =
+            exactly(words_of(line), "time, device, block, blocks, flags")?;
+        let at = decimal(at, 1_000_000, "a time in milliseconds")?;
+        let (block, count) = (field(Some(block), "a block")?, field(Some(count), "a number of blocks")?);
+        let flags = hexadecimal(flags).ok_or_else(|| Wrong(shown(flags), "flags in hexadecimal"))?;
+        let kind = if flags & 1 == 1 { RequestKind::Read } else { RequestKind::Write };
+        Ok(Line::Request(at, device, plain(kind, sectors(kind, block, count)?)))
+    }
+}
+
+#[derive(Debug, Default)]
 pub(super) struct Mqsim;
 
 impl Row for Mqsim {
@@ -433,10 +455,46 @@ pub(super) fn is_banner_of_biosnoop(line: &[u8]) -> bool {
     line.starts_with(b"Tracing block ")
 }
 
-#[derive(Debug, Default)]
+/// Positions of the columns of biosnoop and iosnoop: times from the left, the others from the right, as a program's name
+/// between them may have spaces.
+#[derive(Debug)]
 pub(super) struct Biosnoop {
-    /// With `-Q`, the time in the queue comes before the latency.
-    is_queue_shown: bool,
+    started: Option<usize>,
+    ended: Option<usize>,
+    disk: Option<usize>,
+    kind: Option<usize>,
+    sector: Option<usize>,
+    bytes: Option<usize>,
+    latency: Option<usize>,
+}
+
+impl Default for Biosnoop {
+    fn default() -> Self {
+        Self::of(b"TIME(s) COMM PID DISK T SECTOR BYTES LAT(ms)")
+    }
+}
+
+impl Biosnoop {
+    fn of(heading: &[u8]) -> Self {
+        let columns: Vec<&[u8]> = words(heading).collect();
+        let left = |names: &[&[u8]]| columns.iter().position(|column| names.contains(column));
+        let right = |names: &[&[u8]]| columns.iter().rev().position(|column| names.contains(column));
+        Self {
+            started: left(&[b"STARTs"]),
+            ended: left(&[b"TIME(s)", b"ENDs"]),
+            disk: right(&[b"DISK", b"DEV"]),
+            kind: right(&[b"T", b"TYPE"]),
+            sector: right(&[b"SECTOR", b"BLOCK"]),
+            bytes: right(&[b"BYTES"]),
+            latency: right(&[b"LAT(ms)", b"LATms"]),
+        }
+    }
+}
+
+/// Returns true for the heading of biosnoop or of perf-tools' iosnoop, whose times are options.
+pub(super) fn is_heading_of_biosnoop(line: &[u8]) -> bool {
+    let has = |name: &[u8]| words(line).any(|word| word == name);
+    line.starts_with(b"TIME(s)") && has(b"SECTOR") || has(b"COMM") && has(b"BLOCK") && has(b"LATms")
 }
 
 impl Row for Biosnoop {
@@ -448,28 +506,45 @@ impl Row for Biosnoop {
     }
 
     fn heading(&mut self, line: &[u8]) {
-        self.is_queue_shown = words(line).any(|word| word == b"QUE(ms)");
+        *self = Self::of(line);
     }
 
     fn parse<'l>(&mut self, line: &'l [u8]) -> Result<Line<'l>, Wrong> {
-        const COLUMNS: &str = "TIME(s) COMM PID DISK T SECTOR BYTES LAT(ms)";
-        // A program's name may have spaces, and a request without a disk has no name of one.
-        let mut last = line.rsplit(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
-        let mut next = || last.next().ok_or_else(|| Wrong("a line cut short".to_owned(), COLUMNS));
-        let latency = decimal(next()?, 1_000_000, "a latency in milliseconds")?;
-        if self.is_queue_shown {
-            next()?;
+        const COLUMNS: &str = "the columns of a heading such as TIME(s) COMM PID DISK T SECTOR BYTES LAT(ms)";
+        const SECONDS: &str = "a time in seconds";
+        // iosnoop's last line.
+        if line.starts_with(b"Ending tracing") {
+            return Ok(Line::Nothing);
         }
-        let (bytes, sector, rwbs, disk) = (next()?, next()?, next()?, next()?);
-        let ended = words(line).next().unwrap_or_default();
-        let ended = decimal(ended, 1_000_000_000, "a time in seconds")?;
-        let Some((_, _, request)) = parse_rwbs(rwbs) else { return Ok(Line::Other) };
+        let right = |place: Option<usize>| {
+            let mut last = line.rsplit(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+            let place =
+                place.ok_or_else(|| Wrong("a column is missing in the heading".to_owned(), COLUMNS))?;
+            last.nth(place).ok_or_else(|| Wrong("a line cut short".to_owned(), COLUMNS))
+        };
+        let latency = decimal(right(self.latency)?, 1_000_000, "a latency in milliseconds")?;
+        let (bytes, sector, disk) = (right(self.bytes)?, right(self.sector)?, right(self.disk)?);
+        let time = |place: Option<usize>| {
+            let text = place.map(|place| words(line).nth(place).unwrap_or_default());
+            text.map(|text| decimal(text, 1_000_000_000, SECONDS)).transpose()
+        };
+        let (started, ended) = (time(self.started)?, time(self.ended)?);
+        let Some((_, _, request)) = parse_rwbs(right(self.kind)?) else { return Ok(Line::Other) };
         let bytes: u64 = field(Some(bytes), "a size in bytes")?;
         let range = match request.kind {
             RequestKind::Flush => SectorRange::new(Lba(0), 0),
+            // bcc writes a request without sectors as one at the last of all.
+            _ if bytes == 0 => SectorRange::new(Lba(0), 0),
             _ if number(sector).is_none() && sector.starts_with(b"-") => return Ok(Line::Other),
             kind => sectors(kind, field(Some(sector), "a sector")?, bytes.div_ceil(SECTOR_BYTES))?,
         };
-        Ok(completed(ended, latency, disk, Request { sectors: range, ..request }))
+        let request = Request { sectors: range, ..request };
+        Ok(match (started, ended) {
+            (None, Some(ended)) => completed(ended, latency, disk, request),
+            (started, _) => {
+                let latency = Some(SimDuration::from_nanos(latency));
+                Line::Request(started.unwrap_or(0), disk, Request { latency, ..request })
+            }
+        })
     }
 }

@@ -296,6 +296,50 @@ fn more_published_traces_are_read() {
 }
 
 #[test]
+fn columns_of_snoops_are_those_of_their_heading() {
+    let rows = |text: &str| read_short(None, text.as_bytes());
+    // `biosnoop -P` has a column of patterns; `-Q` one of waiting.
+    let plain = "TIME(s) COMM PID DISK T SECTOR BYTES LAT(ms)\n0.5 a b 1 sda W 8 4096 0.25\n0.6 a 1 sda R 8 512 0.5\n";
+    for other in [
+        "TIME(s) COMM PID DISK T SECTOR BYTES P LAT(ms)\n0.5 a b 1 sda W 8 4096 S 0.25\n0.6 a 1 sda R 8 512 R 0.5\n",
+        "TIME(s) COMM PID DISK T SECTOR BYTES QUE(ms) LAT(ms)\n0.5 a b 1 sda W 8 4096 9 0.25\n\
+         0.6 a 1 sda R 8 512 9 0.5\n",
+        "TIME(s) COMM PID DISK T SECTOR BYTES P QUE(ms) LAT(ms)\n0.5 a b 1 sda W 8 4096 S 9 0.25\n\
+         0.6 a 1 sda R 8 512 R 9 0.5\n",
+        // iosnoop of perf-tools, with its first and last lines.
+        "Tracing block I/O for 1 seconds (buffered)...\nENDs COMM PID TYPE DEV BLOCK BYTES LATms\n\
+         0.5 a 1 W sda 8 4096 0.25\n0.6 a 1 R sda 8 512 0.5\n\nEnding tracing...\n",
+    ] {
+        assert_eq!(rows(other), rows(plain), "{other}");
+    }
+    let both = "STARTs ENDs COMM PID TYPE DEV BLOCK BYTES LATms\n5.0 5.1 a 1 WS 8,16 8 4096 100\n5.05 5.2 a 1 D 8,16 8 8192 9\n";
+    let (records, devices) = rows(both);
+    assert_eq!(devices, ["8,16"]);
+    assert_eq!(records.iter().map(|record| record.0).collect::<Vec<_>>(), [0, 50_000_000]);
+    // Neither `-s` nor `-t`: the order is all that is known.
+    let (records, _) =
+        rows("COMM PID TYPE DEV BLOCK BYTES LATms\na 1 W 8,0 8 4096 100\na 1 R 8,0 16 512 0.1\n");
+    assert_eq!(records.iter().map(|record| record.0).collect::<Vec<_>>(), [0, 0]);
+    let error = error_of(None, b"TIME(s) COMM PID DISK T SECTOR LAT(ms)\n0.5 a 1 sda W 8 0.1\n");
+    assert!(error.starts_with("line 2: a column is missing in the heading; expected the columns"), "{error}");
+}
+
+#[test]
+fn disksim_counts_milliseconds_and_its_lowest_flag_is_a_read() {
+    let text = b"10.5 0 100 8 1\n11.25 1 7 16 0\n11.25 0 0 1 11\n";
+    let (records, devices) = read_short(Some(Format::DiskSim), text);
+    assert_eq!(
+        records,
+        [(0, 0, "read", 100, 8, None), (750_000, 1, "write", 7, 16, None), (750_000, 0, "read", 0, 1, None),]
+    );
+    assert_eq!(devices, ["0", "1"]);
+    let hint = error_of(None, text);
+    assert!(hint.ends_with("; a time in milliseconds and four numbers may be disksim:FILE"), "{hint}");
+    let error = error_of(Some(Format::DiskSim), b"1.5 0 1 8 R\n");
+    assert!(error.contains("'R'; expected flags in hexadecimal"), "{error}");
+}
+
+#[test]
 fn the_kernels_text_has_the_requests_of_blkparse() {
     let text = "# tracer: nop\n#\n\
         raft-bench-37801   [003] .....  9904.831159: block_rq_issue: 259,0 WS 4096 () 498455480 + 8 [raft-bench]\n\
@@ -308,6 +352,10 @@ fn the_kernels_text_has_the_requests_of_blkparse() {
     let expected =
         [(0, 0, "write", 498_455_480, 8, Some(19_000)), (168_841_000, 1, "flush", 0, 0, Some(2_000))];
     assert_eq!(records, expected);
+    // What comes first need be no request.
+    let insert = "a-1 [0] .... 1.0: block_rq_insert: 8,0 W 4096 () 8 + 8 rt,4 [a[1]]\na-1 [0] 1.1: block_rq_issue: 8,0 W \
+        4096 () 8 + 8 none,0,0 [a]\n";
+    assert_eq!(read_short(None, insert.as_bytes()).0, [(0, 0, "write", 8, 8, None)]);
     assert_eq!(
         error_of(None, b"a-1 [0] 1.0: block_rq_issue: 8,0 W 0 () 5 8\n"),
         "line 1: a field is missing; expected a sector"
@@ -412,6 +460,8 @@ fn what_is_left_out_is_counted() {
     assert_eq!(left_out("0,R,0,0,1\n0,R,0,4096,1\n0,W,512,0,2\n"), (1, 2, 0));
     assert_eq!(left_out("1.5,0.1,,0,0,512\n1.5,0.1,R,0,0,0\n1.5,0.1,R,0,0,512\n"), (1, 1, 1));
     assert_eq!(left_out("fio version 3 iolog\n0 a trim 100 200\n0 a write 0 512\n"), (1, 1, 0));
+    let snoop = "TIME(s) COMM PID DISK T SECTOR BYTES LAT(ms)\n0 a 9 R 18446744073709551615 0 0.6\n1 a 9 b W 8 512 0.5\n";
+    assert_eq!(left_out(snoop), (1, 1, 0));
     let zone = "8,0 1 1 0.1 9 D ZR 8 + 8 [a]\n8,0 1 2 0.2 9 D W 8 + 0 [a]\n8,0 1 3 0.3 9 D W 8 + 8 [a]\n";
     assert_eq!(left_out(zone), (1, 1, 1));
 }

@@ -1,7 +1,7 @@
 //! fio job files: the operations that fio would do to the same files, in the same order.
 //!
 //! `text` reads a job file and what it includes, with the meaning of each option from `options`. `section` makes a job
-//! of each section's options, which `reader` gives it as `values` understands them; `layout` names their files and
+//! of each section's options, which `reader` gives it as `values` and `arithmetic` understand them; `layout` names their files and
 //! divides their sizes, `parse` puts a `JobFile` together, and `advice` says how to make it fit. `sequence` chooses
 //! each job's next operation as fio does, with the random numbers of `random` and the map of `map`; `run` carries it
 //! out. All errors of a file are reported at once; options without effect are ignored, with a note.
@@ -15,6 +15,7 @@
 //! - with `randrepeat=0` the seed is that of the comparison.
 
 mod advice;
+mod arithmetic;
 mod describe;
 mod layout;
 mod map;
@@ -32,7 +33,7 @@ mod values;
 pub use parse::JobFile;
 pub(super) use run::{prepare, run};
 pub use sequence::{Io, Sequence};
-pub use text::{FioError, FioErrors, Overrides, Place, Surroundings, split_overrides};
+pub use text::{FioError, FioErrors, Limit, Overrides, Place, Surroundings, split_overrides};
 
 use crate::content::ContentClass;
 use crate::units::SimDuration;
@@ -72,6 +73,8 @@ pub struct Job {
     fsync: u64,
     fdatasync: u64,
     end_fsync: bool,
+    /// A file is synced when it is closed (`fsync_on_close`).
+    fsync_on_close: bool,
     /// What makes each write durable (`sync`).
     durable: Durable,
     direct: bool,

@@ -473,6 +473,10 @@ const TABLE: &[(Meaning, &[&str])] = &[
     (Only(OFF, "every write durable by itself at the drive"), &["writefua", "readfua"]),
 ];
 
+/// Options beyond the model that Debian's fio (3.33) does not have either.
+pub const NEWER_THAN_DEBIAN: [&str; 7] =
+    ["num_range", "ramp_size", "readfua", "sprandom", "verify_mode", "write_mode", "writefua"];
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
     /// One operation at a time, whatever `iodepth` says.
@@ -485,7 +489,7 @@ pub enum Engine {
     Idle,
 }
 
-/// The engines. A note is for those that hand I/O to the kernel in another way than by calls on files.
+/// Engines with I/O on files.
 const ENGINES: &[(Engine, &[&str])] = &[
     (Engine::OneAtATime, &["psync", "sync", "vsync", "pvsync", "pvsync2", "mmap", "splice", "sg"]),
     (Engine::Overlapping, &["io_uring", "io_uring_cmd", "windowsaio", "solarisaio", "syslet-rw"]),
@@ -493,8 +497,23 @@ const ENGINES: &[(Engine, &[&str])] = &[
     (Engine::Idle, &["cpuio"]),
 ];
 
+/// Engines that are beyond the model, but that Debian's fio has and that need nothing but files. Others need a library
+/// that it is built without, a device, or a server.
+const RUN_BY_DEBIAN: [&str; 8] =
+    ["e4defrag", "exec", "falloc", "filecreate", "filedelete", "filestat", "ftruncate", "null"];
+
+/// Returns the engine that fio loads for a name (`__load_ioengine`): what begins with `aio` is libaio.
+fn loaded(name: &str) -> &str {
+    if name.starts_with("aio") || name.starts_with("linuxaio") { "libaio" } else { name }
+}
+
+pub fn debian_runs(engine: &str) -> bool {
+    RUN_BY_DEBIAN.contains(&engine)
+}
+
 /// Returns how an engine carries out operations; `None` if its I/O is not that of a file system.
 pub fn engine(name: &str) -> Option<Engine> {
+    let name = loaded(name);
     ENGINES.iter().find(|(_, names)| names.contains(&name)).map(|(engine, _)| *engine)
 }
 
@@ -513,6 +532,23 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+
+    #[test]
+    fn fio_s_other_names_of_an_engine_are_known() {
+        for (name, expected) in [
+            ("aio", Some(Engine::OverlappingDirect)),
+            ("linuxaio", Some(Engine::OverlappingDirect)),
+            ("aio_ring", Some(Engine::OverlappingDirect)),
+            ("libaio", Some(Engine::OverlappingDirect)),
+            ("posixaio", Some(Engine::OverlappingDirect)),
+            ("linux", None),
+            ("ime_aio", None),
+            ("libaio2", None),
+        ] {
+            assert_eq!(engine(name), expected, "{name}");
+        }
+        assert!(NEWER_THAN_DEBIAN.iter().all(|name| matches!(find(name), Some((_, Only(..))))));
+    }
 
     #[test]
     fn every_name_has_one_meaning() {

@@ -207,6 +207,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::options;
+    use super::super::text::Limit;
     use super::*;
 
     fn parsed(text: &str) -> JobFile {
@@ -246,16 +247,17 @@ mod tests {
 
     #[test]
     fn all_errors_are_told_at_once_with_their_lines() {
-        let text = "[a]\nsize=1m\nrw=randwirte\nzonemode=zbd\nbssplit=4k/60:8k/60\nread_iolog=x\nioengine=rbd\n\
+        let text = "[a]\nsize=1m\nrw=randwirte\nthinktime_iotime=5\nbssplit=4k/60:8k/60\nread_iolog=x\nioengine=falloc\n\
                     iodpeth=4\n";
         let errors = JobFile::parse(text).unwrap_err();
-        let lines: Vec<(usize, bool)> = errors.0.iter().map(|e| (e.place.line, e.is_beyond_model)).collect();
-        assert_eq!(lines, [(3, false), (4, true), (5, false), (6, true), (7, true), (8, false)]);
+        let lines: Vec<(usize, Limit)> = errors.0.iter().map(|e| (e.place.line, e.limit)).collect();
+        use Limit::{Fio, Model};
+        assert_eq!(lines, [(3, Fio), (4, Model), (5, Fio), (6, Model), (7, Model), (8, Fio)]);
         let shown = errors.to_string();
         for part in [
             "6 errors\n  line 3: 'randwirte' is not a value of rw; expected one of read",
             "line 5: '4k/60:8k/60' is not a value of bssplit; expected SIZE/PERCENT:..., whose shares add up to at most 100",
-            "line 7: ioengine=rbd is beyond the model; expected an engine that reads and writes files: psync",
+            "line 7: ioengine=falloc is beyond the model; expected an engine that reads and writes files: psync",
             "line 8: fio has no option 'iodpeth'; expected `iodepth`?",
             "\nA real kernel runs what is beyond the model, once the other errors are fixed: --target kernel:6.12:ext4 \
              --workload 'cmd:fio FILE'",
@@ -267,18 +269,75 @@ mod tests {
     #[test]
     fn a_real_kernel_is_advised_for_what_fio_runs() {
         let shown = |text: &str| JobFile::parse(text).unwrap_err().to_string();
-        let beyond = shown("[a]\nsize=1m\nioengine=rados\npool=test");
+        let beyond = shown("[a]\nsize=1m\nioengine=falloc");
         assert!(
-            beyond.starts_with("line 3: ioengine=rados is beyond the model; expected an engine"),
+            beyond.starts_with("line 3: ioengine=falloc is beyond the model; expected an engine"),
             "{beyond}"
         );
         assert!(
             !beyond.contains("cpuio") && beyond.contains("\nA real kernel runs it unchanged: "),
             "{beyond}"
         );
+        // Debian's fio lacks these, or they need a library, a device or a server.
+        for option in ["ioengine=spdk", "ioengine=rados", "ioengine=libpmem", "zonemode=zbd", "sprandom=1"] {
+            let shown = shown(&format!("[a]\nsize=1m\n{option}\n[b]\nsize=1m\nioengine=null"));
+            assert!(shown.contains(option) && !shown.contains("A real kernel"), "{shown}");
+        }
         for wrong in ["[a]\nsize=1m\niodpeth=4", "[a]\nsize={{ size }}"] {
             assert!(!shown(wrong).contains("kernel"), "{wrong}");
         }
+    }
+
+    #[test]
+    fn values_are_read_as_fio_reads_them() {
+        let sizes = |text: &str| parsed(text).jobs[0].sizes.ranges.map(|(from, _)| from);
+        let bytes = |text: &str| parsed(text).jobs[0].size;
+        let one = |options: &str| format!("[a]\nrw=randrw\nsize=4m\n{options}\n");
+        assert_eq!(sizes(&one("blocksize=4k-512k")), [4096, 524_288, 524_288]);
+        assert_eq!(sizes(&one("bs=4k:8k:16k")), [4096, 8192, 16_384]);
+        assert_eq!(sizes(&one("bs=(2*2k),(4*4k)")), [4096, 16_384, 16_384]);
+        assert_eq!(bytes(&one("size=(1024*1024)")), 1 << 20);
+        assert_eq!(bytes(&one("size=1m-2m")), 2 << 20);
+        assert_eq!(bytes(&one("size=1Mi")), 1 << 20);
+        assert_eq!(sizes(&one("bs=4K,8K,16K,32K,64K")), [4096, 8192, 16_384]);
+        // A comment that is none to fio, which goes on behind the number.
+        let commented =
+            &parsed(&one("size=2m   // size: as on the drive\ndirect=1 // yes\nruntime=60 // sec")).jobs[0];
+        assert_eq!((commented.size, commented.direct), (2 << 20, true));
+        assert_eq!(commented.runtime, Some(SimDuration::from_secs(60)));
+        assert_eq!(parsed(&one("rwmixread=70:30")).jobs[0].read_percent, 30);
+        assert_eq!(parsed(&one("runtime=(1*2)")).jobs[0].runtime, Some(SimDuration::from_secs(2)));
+        assert_eq!(
+            parsed(&one("bs=4k-512k")).notes,
+            ["bs=4k-512k of [a] is 4k for reads, 512k for writes and 512k for TRIMs, as in fio; a range is \
+              bsrange=4k-512k"]
+        );
+        let wrong = |options: &str| JobFile::parse(&one(options)).unwrap_err().0.remove(0);
+        let error = wrong("bs=128*$X");
+        assert_eq!(error.what, "'128*$X' is not a value of bs; fio would take the first number alone");
+        assert!(error.expected.ends_with("; a variable is ${NAME}"), "{error}");
+        assert!(wrong("size=4*1m").expected.ends_with("; or (4*1m)"));
+        // fio goes on behind the minus, and would take 4 KiB.
+        assert_eq!(wrong("size=(1m-4k)").what, "'(1m-4k)' is not a value of size");
+    }
+
+    #[test]
+    fn each_section_has_the_unit_of_its_own_kb_base() {
+        let bytes = |text: &str| parsed(text).jobs.iter().map(|job| job.size).collect::<Vec<_>>();
+        for (text, expected) in [
+            ("[global]\nsize=4m\n[global]\nkb_base=1000\n[a]\nbs=4ki\n[b]\nsize=4m", [4 << 20, 4_000_000]),
+            ("[global]\nkb_base=1000\nsize=4m\n[a]\nkb_base=1024\nbs=4k\n[b]", [4_000_000, 4_000_000]),
+            ("[global]\nsize=4mib\n[a]\nkb_base=1000\n[b]\nkb_base=1000\nsize=4mib", [4_000_000, 4 << 20]),
+            ("[global]\nsize=(4m)\n[a]\nkb_base=1000\n[b]", [4 << 20, 4 << 20]),
+        ] {
+            assert_eq!(bytes(text), expected, "{text}");
+            assert_eq!(bytes(&parsed(text).text), expected, "{text}");
+        }
+        // Neither names nor times have sizes in them.
+        let text = "[global]\nfilename=4m\nruntime=5m\nbssplit=4k/50:8k/50\nsize=1m\n[a]\nkb_base=1000\n";
+        let job = parsed(text).jobs.remove(0);
+        assert_eq!((&*job.files[0].name, job.runtime), ("4m", Some(SimDuration::from_secs(300))));
+        assert_eq!(job.sizes.ranges[0], (4096, 8192));
     }
 
     #[test]

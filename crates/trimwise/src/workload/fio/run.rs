@@ -44,12 +44,12 @@ struct Running {
     paces: [Tausworthe; 3],
     /// Files whose cached pages were dropped.
     invalidated: BTreeSet<usize>,
-    ended_with_sync: bool,
     /// Operations that tasks have begun and not ended.
     in_flight: u32,
-    /// How often the files were removed between loops, and true while a task removes them.
+    /// How often the files were removed between loops.
     removals: u64,
-    is_removing: bool,
+    /// A task syncs or removes all files, while the others wait.
+    is_alone: bool,
 }
 
 fn path(name: &str) -> String {
@@ -152,10 +152,9 @@ impl Running {
             operations: 0,
             paces: paces(job, seed),
             invalidated: BTreeSet::new(),
-            ended_with_sync: false,
             in_flight: 0,
             removals: 0,
-            is_removing: false,
+            is_alone: false,
         }
     }
 
@@ -168,13 +167,11 @@ impl Running {
         let (direction, bytes) = match io {
             Io::Transfer { writes, bytes, .. } => (usize::from(writes), bytes),
             Io::Trim { bytes, .. } => (TRIM, bytes),
-            Io::Fsync(_) | Io::Fdatasync(_) | Io::Unlink => {
-                self.ended_with_sync = true;
-                self.is_removing |= io == Io::Unlink;
+            Io::Fsync(_) | Io::Fdatasync(_) | Io::FsyncAll | Io::Unlink => {
+                self.is_alone |= matches!(io, Io::FsyncAll | Io::Unlink);
                 return Some((io, SimDuration::ZERO));
             }
         };
-        self.ended_with_sync = false;
         let due = self.due[direction].max(self.resumes);
         self.transferred[direction] += bytes;
         if let Some(rate) = job.rate[direction] {
@@ -279,7 +276,7 @@ impl<F: Files> Task<'_, F> {
                 }
             }
             stage.check()?;
-            if job.unlinks_in_loops {
+            if job.unlinks_in_loops || job.end_fsync {
                 self.let_go().await?;
             }
             if let Some(flow) = job.flow
@@ -321,9 +318,9 @@ impl<F: Files> Task<'_, F> {
         Ok(())
     }
 
-    /// Waits while another task removes the job's files, and closes those that are gone.
+    /// Waits while another task syncs or removes the job's files, and closes those that are gone.
     async fn let_go(&mut self) -> Result<(), FileError> {
-        self.stage.wait_until(|| self.running(|r| !r.is_removing)).await?;
+        self.stage.wait_until(|| self.running(|r| !r.is_alone)).await?;
         let removals = self.running(|r| r.removals);
         if std::mem::replace(&mut self.removals, removals) == removals {
             Ok(())
@@ -338,9 +335,24 @@ impl<F: Files> Task<'_, F> {
         self.close_all().await?;
         self.unlink_files().await?;
         self.removals = self.running(|r| {
-            (r.is_removing, r.removals) = (false, r.removals + 1);
+            (r.is_alone, r.removals) = (false, r.removals + 1);
             r.removals
         });
+        Ok(())
+    }
+
+    /// Syncs the job's files when no other operation is in flight, while the other tasks wait.
+    async fn sync_files(&mut self) -> Result<(), FileError> {
+        self.stage.wait_until(|| self.running(|r| r.in_flight == 1)).await?;
+        self.fsync_all().await?;
+        self.running(|r| r.is_alone = false);
+        Ok(())
+    }
+
+    async fn fsync_all(&mut self) -> Result<(), FileError> {
+        for file in 0..self.files.len() {
+            self.stage.fsync(self.file(file).await?).await?;
+        }
         Ok(())
     }
 
@@ -364,6 +376,7 @@ impl<F: Files> Task<'_, F> {
         match io {
             Io::Fsync(file) => stage.fsync(self.file(file).await?).await,
             Io::Fdatasync(file) => stage.fdatasync(self.file(file).await?).await,
+            Io::FsyncAll => self.sync_files().await,
             Io::Unlink => self.remove_files().await,
             Io::Trim { file, offset, bytes } => {
                 stage.operation().await;
@@ -389,11 +402,11 @@ impl<F: Files> Task<'_, F> {
     }
 
     async fn end(mut self, jobs: &[Job]) -> Result<(), FileError> {
-        let (is_last, needs_fsync) = self.running(|r| (r.tasks_left == 1, !r.ended_with_sync));
-        if is_last && self.job.end_fsync && self.job.writes() && needs_fsync {
-            for file in 0..self.files.len() {
-                self.stage.fsync(self.file(file).await?).await?;
-            }
+        // A sequence that was cut short, by time or by another job, has not come to its sync.
+        let owes_sync = |r: &Running| r.sequence.as_ref().is_some_and(Sequence::owes_sync);
+        let (is_last, owes_sync) = self.running(|r| (r.tasks_left == 1, owes_sync(r)));
+        if is_last && self.job.end_fsync && owes_sync {
+            self.fsync_all().await?;
         }
         self.close_all().await?;
         if is_last && self.job.unlinks {

@@ -20,7 +20,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 const MICROSECOND_NS: u64 = 1_000;
 
 fn percent(text: &str) -> Option<u64> {
-    text.parse().ok().filter(|n| *n <= 100)
+    values::number(text, 1024).filter(|n| *n <= 100)
 }
 
 fn order(reader: &mut Reader) -> ([bool; 3], bool, Steps) {
@@ -132,6 +132,7 @@ fn strides(reader: &mut Reader) -> Option<Strides> {
                 &["zonemode"],
                 what,
                 "zonemode=none or strided; the modelled drives have no such zones",
+                false,
             );
             None
         }
@@ -209,17 +210,26 @@ pub fn plan(reader: &mut Reader, notes: &mut Vec<String>, group: u32) -> Option<
         Some(engine) => (engine, options::is_raw(ioengine)),
         None if ioengine == "null" => {
             let expected = "`:ioengine=psync` after the file's name, to do it";
-            reader.beyond(&["ioengine"], "ioengine=null does none of its I/O", expected);
+            reader.beyond(&["ioengine"], "ioengine=null does none of its I/O", expected, true);
             (Engine::Overlapping, false)
         }
         None => {
             let expected = format!("an engine that reads and writes files: {}", options::engines());
-            reader.beyond(&["ioengine"], format!("ioengine={ioengine} is beyond the model"), expected);
+            let what = format!("ioengine={ioengine} is beyond the model");
+            reader.beyond(&["ioengine"], what, expected, options::debian_runs(ioengine));
             (Engine::Overlapping, false)
         }
     };
     let (directions, random, steps) = order(reader);
     let sizes = block_sizes(reader);
+    if let Some(given) = reader.given("bs").filter(|given| given.value.contains(['-', ':'])) {
+        let ([read, write, trim], bs) = (sizes.ranges.map(|(from, _)| values::written(from)), &given.value);
+        notes.push(format!(
+            "bs={bs} of [{}] is {read} for reads, {write} for writes and {trim} for TRIMs, as in fio; a range is \
+             bsrange={bs}",
+            reader.section.name
+        ));
+    }
     let used = |i: usize| directions[i] || (sizes.is_by_order && i != TRIM);
     let least = sizes.ranges.map(|(from, _)| from);
     if directions[READ] || directions[WRITE] {
@@ -228,7 +238,7 @@ pub fn plan(reader: &mut Reader, notes: &mut Vec<String>, group: u32) -> Option<
         let largest = (0..3).filter(|i| carries(*i)).map(|i| sizes.ranges[i].1).max().unwrap_or(0);
         if largest > TRANSFER_MAX {
             let what = format!("reads or writes of {largest} bytes in one call");
-            reader.beyond(&["bs", "bsrange", "bssplit"], what, "at most 1g; TRIMs may be larger");
+            reader.beyond(&["bs", "bsrange", "bssplit"], what, "at most 1g; TRIMs may be larger", true);
         }
     }
     let kb_base = reader.kb_base;
@@ -269,7 +279,7 @@ pub fn plan(reader: &mut Reader, notes: &mut Vec<String>, group: u32) -> Option<
             expected,
         );
     }
-    let read_percent = reader.value("rwmixread", "a percentage", percent).unwrap_or(50);
+    let read_percent = reader.number("rwmixread", 50, 0, 100);
     let runtime = Some(reader.time("runtime", SECOND_NS)).filter(|time| time.0 > 0);
     let mut time_based = reader.flag("time_based", false);
     if time_based && runtime.is_none() {
@@ -336,6 +346,7 @@ pub fn plan(reader: &mut Reader, notes: &mut Vec<String>, group: u32) -> Option<
         fsync: reader.number("fsync", 0, 0, u64::MAX),
         fdatasync: reader.number("fdatasync", 0, 0, u64::MAX),
         end_fsync: end_fsync || fsync_on_close,
+        fsync_on_close,
         durable: reader.word("sync", &durable).unwrap_or(Durable::No),
         direct,
         rate: rates(reader),

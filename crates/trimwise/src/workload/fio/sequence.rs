@@ -42,6 +42,8 @@ pub enum Io {
     },
     Fsync(usize),
     Fdatasync(usize),
+    /// Syncs all files of the job, at the end of a loop.
+    FsyncAll,
     /// Removes all files of the job, between its loops.
     Unlink,
 }
@@ -240,6 +242,10 @@ impl Sequence {
         &self.job.files[file].name
     }
 
+    pub fn file_names(&self) -> impl Iterator<Item = &str> {
+        self.job.files.iter().map(|file| file.name.as_str())
+    }
+
     /// Returns the seed of the random map and the offsets.
     fn offset_seed(&self) -> u64 {
         seed_of(&self.job, self.seed, Use::Offset)
@@ -417,7 +423,15 @@ impl Sequence {
             } else {
                 self.files[file].is_done = true;
             }
+            if self.job.fsync_on_close && self.owes_sync() {
+                return Some(Io::Fsync(file));
+            }
         }
+    }
+
+    /// Returns true if the job writes, is not at the end of a loop, and its last operation was no sync (`should_fsync`).
+    pub fn owes_sync(&self) -> bool {
+        self.in_loop && self.last.is_some() && self.job.writes()
     }
 
     /// Reads what was written, after every `verify_backlog` writes.
@@ -802,11 +816,16 @@ impl Iterator for Sequence {
             if let Some(io) = self.next_in_loop() {
                 return Some(io);
             }
+            let syncs = self.job.end_fsync && self.owes_sync();
             self.in_loop = false;
             self.is_over |= self.bytes_in_loop == 0;
             if self.job.verify.is_some_and(|Verify { reads, .. }| reads) && self.history.len() > 0 {
                 self.is_verifying = true;
                 self.clear();
+            }
+            if syncs {
+                self.last = None;
+                return Some(Io::FsyncAll);
             }
         }
     }

@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use thiserror::Error;
 
+use super::arithmetic::{Computed, computed};
 use super::options::{self, Meaning};
 use crate::failure::{Words, set};
 use crate::spelling::nearest;
@@ -67,8 +68,18 @@ pub struct FioError {
     pub place: Place,
     pub what: String,
     pub expected: String,
-    /// fio accepts it, but the model cannot follow it.
-    pub is_beyond_model: bool,
+    pub limit: Limit,
+}
+
+/// Who cannot follow what an error is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// fio itself.
+    Fio,
+    /// The model; fio on a real kernel can.
+    Model,
+    /// The model, and Debian's fio with nothing but files.
+    Debian,
 }
 
 /// All errors of a job file, in the order of its lines; at least one.
@@ -87,9 +98,10 @@ impl FioErrors {
                 format!("{} errors{}{more}", errors.len(), shown.collect::<String>()).into()
             }
         };
-        let beyond = self.0.iter().filter(|error| error.is_beyond_model).count();
+        let beyond = self.0.iter().filter(|error| error.limit == Limit::Model).count();
         let runs = match beyond {
             0 => return words,
+            _ if self.0.iter().any(|error| error.limit == Limit::Debian) => return words,
             _ if beyond == self.0.len() => "it unchanged",
             _ => "what is beyond the model, once the other errors are fixed",
         };
@@ -112,7 +124,7 @@ fn printable(text: impl Into<String>) -> String {
 pub fn wrong(place: &Place, what: impl Into<String>, expected: impl Into<String>) -> FioError {
     let (what, expected) = (printable(what), printable(expected));
     let file = place.file.clone().map(printable);
-    FioError { place: Place { file, ..*place }, what, expected, is_beyond_model: false }
+    FioError { place: Place { file, ..*place }, what, expected, limit: Limit::Fio }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -147,8 +159,13 @@ pub struct Text {
     notes: Vec<String>,
 }
 
-/// Options that replace those of the file in every section: name and value.
+/// Options that replace those of the file in every section: name and value. `section` names one that runs, as
+/// `--section` of fio does; without any, all run.
 pub type Overrides = [(String, String)];
+
+fn is_section(name: &str) -> bool {
+    matches!(name, "section" | "--section")
+}
 
 fn can_be_overridden(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c))
@@ -184,6 +201,12 @@ struct Reader<'a> {
     global: Options,
     /// Options belong to `[global]`.
     in_global: bool,
+    /// Lines belong to a section that does not run.
+    is_skipped: bool,
+    /// Names of the sections that were skipped.
+    skipped: Vec<String>,
+    /// The options of `[global]` when the current section began.
+    inherited: Options,
     /// Variables that the file uses.
     variables: BTreeSet<String>,
     lines: usize,
@@ -208,11 +231,16 @@ impl Text {
             text: Self::default(),
             global: Options::new(),
             in_global: is_fragment,
+            is_skipped: false,
+            skipped: Vec::new(),
+            inherited: Options::new(),
             variables: BTreeSet::new(),
             lines: 0,
             is_over: false,
         };
         reader.lines(text, &None, &mut Vec::new());
+        reader.end_section();
+        reader.expect_sections();
         let global = std::mem::take(&mut reader.global);
         if reader.text.sections.is_empty() && !global.is_empty() {
             // It is a part of a job file, which others include, or a file of defaults.
@@ -319,7 +347,7 @@ impl Reader<'_> {
                 continue;
             }
             let text = bare(text);
-            if text.is_empty() {
+            if text.is_empty() || self.is_skipped && !text.starts_with('[') {
                 continue;
             }
             if text.rsplit_once("${").is_some_and(|(_, name)| !name.contains('}')) {
@@ -360,7 +388,14 @@ impl Reader<'_> {
             self.text.errors.push(wrong(place, format!("'[{header}' is not a section header"), "[NAME]"));
             return;
         };
+        self.end_section();
         self.in_global = name.starts_with("global");
+        self.is_skipped = !self.in_global && !self.runs(name);
+        if self.is_skipped {
+            self.skipped.push(name.to_owned());
+            return;
+        }
+        self.inherited = self.global.clone();
         if !self.in_global && self.text.sections.len() >= SECTIONS_MAX {
             let what = format!("more than {SECTIONS_MAX} sections");
             self.text.errors.push(wrong(place, what, "fewer, in several files"));
@@ -368,6 +403,52 @@ impl Reader<'_> {
         } else if !self.in_global {
             let (name, options) = (name.to_owned(), self.global.clone());
             self.text.sections.push(Section { name, place: place.clone(), options });
+        }
+    }
+
+    fn runs(&self, section: &str) -> bool {
+        let mut wanted = self.sections().peekable();
+        wanted.peek().is_none() || wanted.any(|name| name == section)
+    }
+
+    /// Returns the names of the sections that are to run.
+    fn sections(&self) -> impl Iterator<Item = &str> {
+        let given = self.overrides.iter().filter(|(name, _)| is_section(name));
+        given.map(|(_, name)| name.as_str())
+    }
+
+    /// Reports names of sections that the file does not have.
+    fn expect_sections(&mut self) {
+        let has = |name: &&str| self.text.sections.iter().any(|section| section.name == **name);
+        let missing: Vec<String> = self.sections().filter(|name| !has(name)).map(str::to_owned).collect();
+        let own = self.text.sections.iter().map(|section| &section.name).chain(&self.skipped);
+        let own: Vec<&str> = own.take(SHOWN_MAX).map(String::as_str).collect();
+        let expected = format!("one of {}", own.join(", "));
+        let errors = missing.iter().map(|name| {
+            wrong(&Place::default(), format!("the file has no section '{name}'"), expected.as_str())
+        });
+        if !own.is_empty() {
+            self.text.errors.extend(errors);
+        }
+    }
+
+    /// Ends a section. fio reads each section's values with the `kb_base` that it has then, so earlier ones keep
+    /// their meaning if it has changed.
+    fn end_section(&mut self) {
+        let inherited = std::mem::take(&mut self.inherited);
+        let options = match self.text.sections.last_mut() {
+            Some(section) if !self.in_global => &mut section.options,
+            _ => &mut self.global,
+        };
+        if self.is_skipped || kb_base(&inherited) == kb_base(options) {
+            return;
+        }
+        for (name, before) in inherited.iter().filter(|(name, _)| has_sizes(name)) {
+            if let Some(values) = options.get_mut(name).filter(|values| Rc::ptr_eq(values, before)) {
+                for given in Rc::make_mut(values) {
+                    given.value = with_other_units(&given.value);
+                }
+            }
         }
     }
 
@@ -467,8 +548,11 @@ impl Reader<'_> {
                 has_word = true;
             }
         }
-        match has_word.then(|| product(&done)).flatten() {
-            Some(number) => (number.to_string(), unset),
+        // fio has such a value computed by bc, if there is anything to compute.
+        let is_computed = has_word && done.contains(['+', '-', '*', '/']) && !done.contains('\'');
+        let number = is_computed.then(|| computed(&format!("({done})"), false, i64::MAX)).flatten();
+        match number.filter(|number| !number.has_unit) {
+            Some(Computed { value, .. }) => (value.to_string(), unset),
             None => (done, unset),
         }
     }
@@ -476,7 +560,7 @@ impl Reader<'_> {
     fn apply_overrides(&mut self) {
         for (written, value) in self.overrides {
             let place = Place::default();
-            if self.variables.contains(written) {
+            if self.variables.contains(written) || is_section(written) {
                 continue;
             }
             let Some((name, meaning)) = self.known(written, &place) else { continue };
@@ -510,11 +594,52 @@ fn add(options: &mut Options, name: &'static str, given: Given, replaces: bool) 
     values.push(given);
 }
 
-/// Returns the value of a product of numbers, such as `2*4096`.
-fn product(text: &str) -> Option<u64> {
-    text.split('*')
-        .map(|n| n.trim().parse::<u64>().ok())
-        .try_fold(1_u64, |product, n| product.checked_mul(n?))
+fn kb_base(options: &Options) -> &str {
+    let given = options.get("kb_base").and_then(|all| all.last());
+    given.map_or("1024", |given| given.value.as_str())
+}
+
+/// Returns true if `kb_base` may change the meaning of an option's value.
+fn has_sizes(name: &str) -> bool {
+    const OTHERS: [&str; 12] = [
+        "buffer_pattern",
+        "directory",
+        "filename",
+        "filename_format",
+        "flow_sleep",
+        "ioengine",
+        "kb_base",
+        "ramp_time",
+        "runtime",
+        "startdelay",
+        "thinktime",
+        "wait_for",
+    ];
+    !OTHERS.contains(&name)
+}
+
+/// Writes the sizes in a value for the other `kb_base`: `4k` as `4kib`, and `4kib` as `4k`. Those of arithmetic do not
+/// depend on it.
+fn with_other_units(value: &str) -> String {
+    if value.contains('(') {
+        return value.to_owned();
+    }
+    let (mut done, mut rest) = (String::new(), value);
+    while let Some(at) = rest.find(|c: char| c.is_ascii_digit()) {
+        let end = rest[at..].find(|c: char| !c.is_ascii_digit()).map_or(rest.len(), |end| at + end);
+        let unit_end = rest[end..].find(|c: char| !c.is_ascii_alphabetic()).map_or(rest.len(), |n| end + n);
+        let unit = &rest[end..unit_end];
+        done += &rest[..end];
+        done += &match unit.get(..1) {
+            Some(letter) if "kmgtp".contains(&letter.to_ascii_lowercase()) => {
+                let is_other = unit[1..].eq_ignore_ascii_case("ib");
+                if is_other { letter.to_owned() } else { format!("{letter}ib") }
+            }
+            _ => unit.to_owned(),
+        };
+        rest = &rest[unit_end..];
+    }
+    done + rest
 }
 
 #[cfg(test)]
@@ -598,6 +723,36 @@ mod tests {
         assert!(Text::read("[a]\nsize=${NONE}", &overrides("f:size=1m").1, &files).errors.is_empty());
         assert_eq!(Text::read("[a]\nsize=${N}k", &overrides("f:N=4").1, &files).flat(), "[a]\nsize=4k\n");
         assert_eq!(Text::read("[a]\nbs=2*$pagesize", &[], &files).flat(), "[a]\nbs=8192\n");
+    }
+
+    #[test]
+    fn only_the_named_sections_run() {
+        let file = "[global]\nbs=8k\n[a]\nszie=1m\nbs=${NONE}\n[b]\nsize=1m\n[global2]\nbs=4k\n[c]\n";
+        let read = |argument: &str| Text::read(file, &overrides(argument).1, &());
+        let text = read("f:section=b:--section=c:rw=read");
+        assert_eq!(text.flat(), "[b]\nbs=8k\nrw=read\nsize=1m\n[c]\nbs=4k\nrw=read\n");
+        assert_eq!(text.errors, []);
+        let errors = read("f:section=c:section=d").errors;
+        assert_eq!(errors.len(), 1);
+        assert_eq!(errors[0].to_string(), "override: the file has no section 'd'; expected one of c, a, b");
+        assert_eq!(read("f:section=x").errors[0].expected, "one of a, b, c");
+    }
+
+    #[test]
+    fn fio_s_own_words_may_be_computed_with() {
+        for (value, expected) in [
+            ("2*$pagesize", "8192"),
+            ("$pagesize/4+1", "1025"),
+            ("4*$mb_memory*1024*1024", "4294967296"),
+            ("$ncpus", "1"),
+            // bc knows no units.
+            ("128k*$ncpus", "128k*1"),
+            // Without such a word nothing is computed.
+            ("2*4096", "2*4096"),
+        ] {
+            let text = Text::read(&format!("[a]\nbs={value}"), &[], &());
+            assert_eq!(text.flat(), format!("[a]\nbs={expected}\n"), "{value}");
+        }
     }
 
     #[test]

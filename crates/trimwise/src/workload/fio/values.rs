@@ -1,5 +1,6 @@
 //! The values of fio's options: sizes, times, and lists of them for reads, writes and TRIMs.
 
+use super::arithmetic::{Computed, computed};
 use super::{Distribution, Shape, Size};
 use crate::units::SimDuration;
 
@@ -10,33 +11,43 @@ const TIME_MAX_NS: u64 = 1_000_000_000_000_000_000;
 /// Maximum number of entries of a list in one value, as in fio.
 const ENTRIES_MAX: usize = 64;
 
-/// Parses fio's numbers and sizes: with `kb_base=1024`, `k` and `kb` are 1,024, and `ki` and `kib` 1,000; with
-/// `kb_base=1000` it is the other way round.
+/// Parses fio's numbers and sizes: with `kb_base=1024`, `k`, `kb` and `ki` are 1,024, and `kib` 1,000; with
+/// `kb_base=1000`, `kib` is 1,024. As in fio, a number ends where another may begin, so that `100m/s` is `100m`.
 pub fn number(text: &str, kb_base: u64) -> Option<u64> {
+    if text.starts_with('(') {
+        return computed(text, false, i32::MAX.into())
+            .and_then(|Computed { value, .. }| value.try_into().ok());
+    }
+    let text = text.split([':', '-', ',', '/']).next()?.trim_end();
     if let Some(digits) = text.strip_prefix("0x").or(text.strip_prefix("0X")) {
         return u64::from_str_radix(digits, 16).ok();
     }
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (digits, unit) = text.split_at(end);
     let unit = unit.to_ascii_lowercase();
-    let other = if kb_base == 1000 { 1024 } else { 1000 };
-    let (unit, base) = match unit.strip_suffix("ib") {
-        Some(unit) => (unit, other),
-        None => match unit.strip_suffix('i') {
-            Some(unit) => (unit, other),
-            None => (unit.strip_suffix('b').unwrap_or(&unit), kb_base),
-        },
+    let power = match unit.bytes().next() {
+        None | Some(b'b') => 0,
+        Some(letter) => 1 + b"kmgtp".iter().position(|known| *known == letter)? as u32,
     };
-    let power = match unit {
-        "" if base == kb_base => 0,
-        "k" => 1,
-        "m" => 2,
-        "g" => 3,
-        "t" => 4,
-        "p" => 5,
+    let other = if kb_base == 1000 { 1024 } else { 1000 };
+    let base = match unit.get(power.min(1) as usize..)? {
+        "ib" if power > 0 => other,
+        "" | "b" | "i" | "byte" | "bytes" => kb_base,
         _ => return None,
     };
     digits.parse::<u64>().ok()?.checked_mul(base.checked_pow(power)?)
+}
+
+/// Splits a value where fio does: at commas, behind the last of them at colons, and behind the last of those at minuses.
+pub fn pieces(text: &str) -> Vec<&str> {
+    let (mut pieces, mut rest) = (Vec::new(), text);
+    let minus = |rest: &str| rest.char_indices().skip(1).find(|(_, c)| *c == '-').map(|(at, _)| at);
+    while let Some(at) = rest.find(',').or_else(|| rest.find(':')).or_else(|| minus(rest)) {
+        pieces.push(&rest[..at]);
+        rest = &rest[at + 1..];
+    }
+    pieces.push(rest);
+    pieces
 }
 
 /// Writes a size as [`number`] reads it.
@@ -58,12 +69,23 @@ pub fn size(text: &str, kb_base: u64) -> Option<Size> {
 }
 
 pub fn time(text: &str, unit_ns: u64) -> Option<SimDuration> {
+    if text.starts_with('(') {
+        const SECOND_US: i64 = 1_000_000;
+        let is_in_seconds = unit_ns >= 1_000_000_000;
+        let largest = if is_in_seconds { i64::from(i32::MAX) / SECOND_US } else { i32::MAX.into() };
+        let Computed { value, has_unit } = computed(text, true, largest)?;
+        // fio takes whole seconds of a time that is usually in seconds.
+        let whole = if is_in_seconds && has_unit { value / SECOND_US } else { value };
+        let ns = u64::try_from(whole).ok()?.checked_mul(if is_in_seconds { unit_ns } else { 1_000 })?;
+        return (ns <= TIME_MAX_NS).then_some(SimDuration(ns));
+    }
+    let text = text.split_ascii_whitespace().next()?;
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (digits, unit) = text.split_at(end);
     let unit_ns = match unit.to_ascii_lowercase().as_str() {
         "" => unit_ns,
-        "us" | "usec" => 1_000,
-        "ms" | "msec" => 1_000_000,
+        unit if unit.starts_with("us") => 1_000,
+        unit if unit.starts_with("ms") => 1_000_000,
         "s" => 1_000_000_000,
         "m" => 60_000_000_000,
         "h" => 3_600_000_000_000,
@@ -79,28 +101,31 @@ pub fn block_size(text: &str, kb_base: u64) -> Option<u64> {
 }
 
 pub fn block_range(text: &str, kb_base: u64) -> Option<(u64, u64)> {
-    let (from, to) = text.split_once(['-', ':'])?;
-    Some((block_size(from, kb_base)?, block_size(to, kb_base)?)).filter(|(from, to)| from <= to)
+    let (from, to) = text.split_once('-').or_else(|| text.split_once(':'))?;
+    let (from, to) = (block_size(from, kb_base)?, block_size(to, kb_base)?);
+    Some((from.min(to), from.max(to)))
 }
 
 pub fn file_size(text: &str, kb_base: u64) -> Option<(u64, u64)> {
-    let range = match text.split_once(['-', ':']) {
-        Some((from, to)) => (number(from, kb_base)?, number(to, kb_base)?),
-        None => number(text, kb_base).map(|bytes| (bytes, bytes))?,
-    };
+    let pieces = pieces(text);
+    let range = (number(pieces.first()?, kb_base)?, number(pieces.last()?, kb_base)?);
     Some(range).filter(|(from, to)| *from > 0 && from <= to)
 }
 
-/// Parses one value for reads, writes and TRIMs, or one for each, separated by commas. A missing direction is like the
-/// one before it; an empty one has no value, and keeps its default.
-pub fn for_each<T: Clone>(text: &str, parse: impl Fn(&str) -> Option<T>) -> Option<[Option<T>; 3]> {
+/// Parses one value for reads, writes and TRIMs, or one for each. A missing direction is like the one before it; an
+/// empty one has no value, and keeps its default.
+pub fn for_each<T: Clone>(parts: &[&str], parse: impl Fn(&str) -> Option<T>) -> Option<[Option<T>; 3]> {
     let of = |part: &str| if part.is_empty() { Some(None) } else { parse(part).map(Some) };
-    let mut parts = text.split(',').map(|part| of(part.trim()));
+    let mut parts = parts.iter().map(|part| of(part.trim()));
     let read = parts.next()??;
     let write = parts.next().unwrap_or_else(|| Some(read.clone()))?;
     let trim = parts.next().unwrap_or_else(|| Some(write.clone()))?;
     let all = [read, write, trim];
     (parts.next().is_none() && all.iter().any(Option::is_some)).then_some(all)
+}
+
+pub fn at_commas(text: &str) -> Vec<&str> {
+    text.split(',').collect()
 }
 
 /// Parses `SIZE/PERCENT:...`: sizes of blocks with their shares, sorted as fio does. Shares that are left out divide
@@ -183,11 +208,13 @@ pub fn distribution(text: &str, kb_base: u64) -> Option<Distribution> {
                 let percent = |text: &str| text.parse().ok().filter(|n: &u64| *n <= 100);
                 zones(text, percent).filter(|zones| zones.iter().map(|zone| zone.1).sum::<u64>() <= 100)
             };
-            for_each(rest, one).map(|zones| Distribution::Zoned(zones.map(Option::unwrap_or_default)))
+            for_each(&at_commas(rest), one)
+                .map(|zones| Distribution::Zoned(zones.map(Option::unwrap_or_default)))
         }
         "zoned_abs" => {
             let one = |text: &str| zones(text, |size| number(size, kb_base));
-            for_each(rest, one).map(|zones| Distribution::ZonedBytes(zones.map(Option::unwrap_or_default)))
+            for_each(&at_commas(rest), one)
+                .map(|zones| Distribution::ZonedBytes(zones.map(Option::unwrap_or_default)))
         }
         "sequence" => {
             let blocks: Option<Vec<u64>> = rest.split(',').map(|n| n.trim().parse().ok()).collect();
@@ -204,12 +231,19 @@ mod tests {
 
     #[test]
     fn sizes_and_times_are_fio_s() {
-        let sizes = ["4k", "4kb", "1ki", "2M", "512", "0x10", "1kib"].map(|text| number(text, 1024));
-        assert_eq!(sizes, [4096, 4096, 1000, 2 << 20, 512, 16, 1000].map(Some));
-        assert_eq!(["4k", "1ki", "1MiB"].map(|text| number(text, 1000)), [4000, 1024, 1 << 20].map(Some));
+        let sizes = ["4k", "4kb", "1ki", "2M", "512", "0x10", "1kib", "9b", "2mbytes", "100MB/s", "(2*2k)"];
         assert_eq!(
-            ["", "k", "4x", "-1", "99999999999g", "1i", "20z"].map(|text| number(text, 1024)),
-            [None; 7]
+            sizes.map(|text| number(text, 1024)),
+            [4096, 4096, 1024, 2 << 20, 512, 16, 1000, 9, 2 << 20, 100 << 20, 4096].map(Some)
+        );
+        assert_eq!(
+            ["4k", "1ki", "1MiB", "(4k)"].map(|text| number(text, 1000)),
+            [4000, 1000, 1 << 20, 4096].map(Some)
+        );
+        assert_eq!(
+            ["", "k", "4x", "-1", "99999999999g", "1i", "20z", "1bib", "(1-2)"]
+                .map(|text| number(text, 1024)),
+            [None; 9]
         );
         for (unit, power) in [("k", 10), ("m", 20), ("g", 30), ("t", 40), ("p", 50)] {
             assert_eq!(number(&format!("3{unit}"), 1024), Some(3 << power), "3{unit}");
@@ -224,6 +258,16 @@ mod tests {
         assert_eq!(size("30%", 1024), Some(Size::Percent(30)));
         assert_eq!(time("5m", 1), Some(SimDuration::from_secs(300)));
         assert_eq!(time("7", 1_000), Some(SimDuration::from_micros(7)));
+        assert_eq!(time("3msecs", 7), Some(SimDuration::from_millis(3)));
+        for (text, seconds_us, micros) in [
+            ("(1*2)", Some(2_000_000), Some(2)),
+            ("(2m)", Some(120_000_000), Some(120_000_000)),
+            ("(1s+500ms)", Some(1_000_000), Some(1_500_000)),
+            ("(60*60)", None, Some(3600)),
+        ] {
+            let of = |unit_ns| time(text, unit_ns).map(|time| time.0 / 1_000);
+            assert_eq!((of(1_000_000_000), of(1_000)), (seconds_us, micros), "{text}");
+        }
     }
 
     #[test]
@@ -254,11 +298,28 @@ mod tests {
             ("1,", [Some(1), None, None]),
             ("1,,", [Some(1), None, None]),
         ] {
-            assert_eq!(for_each(text, parse), Some(values), "{text}");
+            assert_eq!(for_each(&at_commas(text), parse), Some(values), "{text}");
         }
         for wrong in ["1,2,3,4", "1,x", "", ",", ",,"] {
-            assert_eq!(for_each(wrong, parse), None, "{wrong}");
+            assert_eq!(for_each(&at_commas(wrong), parse), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_value_is_split_where_fio_splits_it() {
+        for (text, expected) in [
+            ("4k-512k", &["4k", "512k"][..]),
+            ("4k:8k:16k", &["4k", "8k", "16k"]),
+            ("4k-8k,16k", &["4k-8k", "16k"]),
+            ("4k,8k:16k-32k", &["4k", "8k", "16k", "32k"]),
+            ("-1", &["-1"]),
+            ("", &[""]),
+        ] {
+            assert_eq!(pieces(text), expected, "{text}");
+        }
+        assert_eq!(block_range("64k-4k", 1024), Some((4096, 65_536)));
+        assert_eq!(block_range("(1k*4)-(1k*16)", 1024), Some((4096, 16_384)));
+        assert_eq!(file_size("4k-1m", 1024), Some((4096, 1 << 20)));
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub struct Outcome {
 }
 
 /// PostMark's figures, exact where PostMark's own report rounds.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PostmarkFigures {
     pub total_s: f64,
     pub transactions_s: f64,

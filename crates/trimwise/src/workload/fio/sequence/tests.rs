@@ -22,6 +22,7 @@ fn brief(io: Io) -> String {
         Io::Trim { file, offset, bytes } => format!("{}t{}+{}", of(file), size(offset), size(bytes)),
         Io::Fsync(file) => format!("{}s", of(file)),
         Io::Fdatasync(file) => format!("{}d", of(file)),
+        Io::FsyncAll => "sync".to_owned(),
         Io::Unlink => "unlink".to_owned(),
     }
 }
@@ -103,6 +104,25 @@ fn syncs_come_after_so_many_writes() {
         ("rw=write bs=4k size=16k fsync=2 fdatasync=2", "w0+4k w4k+4k s w8k+4k w12k+4k"),
         ("rw=write bs=4k size=12k fsync=2 fdatasync=1", "w0+4k d w4k+4k s w8k+4k"),
         ("rw=read bs=4k size=12k fsync=1", "r0+4k r4k+4k r8k+4k"),
+    ]);
+}
+
+#[test]
+fn each_loop_ends_with_a_sync_before_what_was_written_is_read_again() {
+    check(&[
+        ("rw=write bs=4k size=8k end_fsync=1", "w0+4k w4k+4k sync"),
+        ("rw=write bs=4k size=8k end_fsync=1 verify=crc32c", "w0+4k w4k+4k sync r0+4k r4k+4k"),
+        ("rw=write bs=4k size=8k fsync_on_close=1 verify=crc32c", "w0+4k w4k+4k sync r0+4k r4k+4k"),
+        ("rw=write bs=4k size=8k end_fsync=1 loops=2", "w0+4k w4k+4k sync w0+4k w4k+4k sync"),
+        // The last operation was a sync already.
+        ("rw=write bs=4k size=12k end_fsync=1 fsync=2 number_ios=2", "w0+4k w4k+4k sync"),
+        ("rw=write bs=4k size=12k end_fsync=1 fsync=2", "w0+4k w4k+4k s w8k+4k sync"),
+        ("rw=read bs=4k size=8k end_fsync=1", "r0+4k r4k+4k"),
+        // A file that is done is closed, and synced by itself; all are again at the end.
+        (
+            "rw=write bs=4k size=16k nrfiles=2 fsync_on_close=1 file_service_type=sequential",
+            "w0+4k w4k+4k s 1w0+4k 1w4k+4k sync",
+        ),
     ]);
 }
 
