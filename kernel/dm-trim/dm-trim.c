@@ -247,6 +247,17 @@ static struct bio_vec trim_zero_pages[TRIM_ZERO_PAGES];
 static LIST_HEAD(trim_active);
 static DEFINE_MUTEX(trim_active_lock);
 
+/* Has trim_issue() run after so many jiffies, or before, if it is to run before already. */
+static void trim_wake(struct trim *trim, unsigned long delay)
+{
+	struct timer_list *timer = &trim->issue.timer;
+
+	lockdep_assert_held(&trim->lock);
+	if (!work_pending(&trim->issue.work) ||
+	    (timer_pending(timer) && time_before(jiffies + delay, timer->expires)))
+		mod_delayed_work(trim->wq, &trim->issue, delay);
+}
+
 /*
  * The set
  */
@@ -343,7 +354,7 @@ static void trim_file(struct trim *trim, struct trim_extent *e)
 
 /* Returns NULL if the set is full, or there is no memory at once. */
 static struct trim_extent *trim_new(struct trim *trim, sector_t start, sector_t end,
-				    bool may_take_reserve)
+				    unsigned int age, bool may_take_reserve)
 {
 	struct rb_node **link = &trim->set.rb_node, *parent = NULL;
 	unsigned int max = trim->extents_max + (may_take_reserve ? TRIM_RESERVE : 0);
@@ -357,8 +368,8 @@ static struct trim_extent *trim_new(struct trim *trim, sector_t start, sector_t 
 		return NULL;
 	e->start = start;
 	e->end = end;
-	e->age = trim->age;
-	trim->ages[e->age]++;
+	e->age = age;
+	trim->ages[age]++;
 	INIT_LIST_HEAD(&e->list);
 	while (*link) {
 		parent = *link;
@@ -386,32 +397,27 @@ static bool trim_comes_before(struct trim_extent *a, struct trim_extent *b)
 	return a->is_ready == b->is_ready ? a->born < b->born : a->is_ready;
 }
 
-static void trim_set_age(struct trim *trim, struct trim_extent *e, unsigned int age)
-{
-	trim->ages[e->age]--;
-	e->age = age;
-	trim->ages[age]++;
-}
-
 /*
- * Adds a range from *at on, and joins it with those that it overlaps or touches.
+ * Adds a range of this age from *at on, and joins it with those that it overlaps or touches.
  * Sets *at to where it has come, which is the end or an extent too many to join with
  * interrupts off. Returns false if there is no room.
  */
-static bool trim_add(struct trim *trim, sector_t *at, sector_t end, bool may_take_reserve)
+static bool trim_add(struct trim *trim, sector_t *at, sector_t end, unsigned int age,
+		     bool may_take_reserve)
 {
 	sector_t start = *at, from = start, to = start, merged = 0;
 	struct trim_extent *kept = NULL, *e, *next;
 	unsigned int count = TRIM_BATCH;
 
 	for (e = trim_find(trim, start); e && e->start <= end; e = next) {
-		unsigned int age = trim->age;
-
 		if (!count--) {
 			end = e->start;
 			break;
 		}
 		next = trim_next(e);
+		/* What is joined is as old as its oldest part. */
+		if (e->age != trim->age)
+			age = e->age;
 		merged += min(end, e->end) - max(start, e->start);
 		from = min(from, e->start);
 		to = e->end;
@@ -419,24 +425,23 @@ static bool trim_add(struct trim *trim, sector_t *at, sector_t end, bool may_tak
 			kept = e;
 			continue;
 		}
-		if (kept->age != trim->age || e->age != trim->age)
-			age = !trim->age;
-		/* What is joined is as old as its oldest part. */
 		if (trim_comes_before(e, kept)) {
 			trim_free(trim, kept);
 			kept = e;
 		} else {
 			trim_free(trim, e);
 		}
-		trim_set_age(trim, kept, age);
 	}
 	if (kept) {
+		trim->ages[kept->age]--;
+		trim->ages[age]++;
+		kept->age = age;
 		to = max(to, end);
 		trim->waiting += (to - from) - (kept->end - kept->start);
 		kept->start = from;
 		kept->end = to;
 	} else {
-		kept = trim_new(trim, start, end, may_take_reserve);
+		kept = trim_new(trim, start, end, age, may_take_reserve);
 		if (!kept)
 			return false;
 	}
@@ -478,7 +483,7 @@ static sector_t trim_take_out(struct trim *trim, sector_t *at, sector_t end)
 			/* Off first, so that the tree stays in order. */
 			trim->waiting -= rest;
 			e->end = end;
-			tail = trim_new(trim, end, end + rest, true);
+			tail = trim_new(trim, end, end + rest, e->age, true);
 			if (!tail && trim->options.zeros) {
 				trim->waiting += rest;
 				e->end = end + rest;
@@ -493,7 +498,6 @@ static sector_t trim_take_out(struct trim *trim, sector_t *at, sector_t end)
 					e->end = end + rest;
 				}
 			} else {
-				trim_set_age(trim, tail, e->age);
 				tail->is_ready = e->is_ready;
 				tail->born = e->born;
 				list_add(&tail->list, &e->list);
@@ -703,7 +707,7 @@ static void trim_await_room(struct trim *trim, struct bio *bio)
 {
 	bio_list_add(&trim->room, bio);
 	/* With nothing to issue, or while the device fails, only time can help. */
-	mod_delayed_work(trim->wq, &trim->issue, trim->busy && !trim->is_failing ? 0 : 1);
+	trim_wake(trim, trim->busy && !trim->is_failing ? 0 : 1);
 }
 
 /* Returns a discard in flight that overlaps this range, or NULL. */
@@ -737,7 +741,7 @@ static bool trim_write(struct trim *trim, struct bio *bio)
 		if (e && e->start < end && e->is_ready) {
 			trim_move_to_front(trim, e);
 			bio_list_add(&trim->held, bio);
-			mod_delayed_work(trim->wq, &trim->issue, 0);
+			trim_wake(trim, 0);
 			trim->waits++;
 			may_go = false;
 			goto unlock;
@@ -834,7 +838,7 @@ static bool trim_flush(struct trim *trim, struct bio *bio)
 	must_wait = trim->busy;
 	if (must_wait) {
 		bio_list_add(&trim->flushes, bio);
-		mod_delayed_work(trim->wq, &trim->issue, 0);
+		trim_wake(trim, 0);
 	}
 	spin_unlock_irq(&trim->lock);
 	return must_wait;
@@ -883,7 +887,7 @@ static int trim_admit(struct trim *trim, struct bio *bio)
 	is_dropped = !trim->options.zeros && (trim->is_refused || trim->is_stopped);
 	while (!is_dropped && has_room && at < end) {
 		before = at;
-		has_room = trim_add(trim, &at, end, false);
+		has_room = trim_add(trim, &at, end, trim->age, false);
 		trim->sectors.received += at - before;
 		if (has_room && at < end) {
 			spin_unlock_irq(&trim->lock);
@@ -903,13 +907,11 @@ static int trim_admit(struct trim *trim, struct bio *bio)
 	} else if (is_dropped) {
 		/* There is nothing to issue. */
 	} else if (!was_high && trim_is_high(trim)) {
-		mod_delayed_work(trim->wq, &trim->issue, 0);
-	} else if ((was_empty && !list_empty(&trim->ready)) || trim->poll > TRIM_STEP) {
+		trim_wake(trim, 0);
+	} else {
 		/* It may be asleep for as long as small pieces wait, or what is withheld. */
 		trim->poll = TRIM_STEP;
-		mod_delayed_work(trim->wq, &trim->issue, delay);
-	} else {
-		queue_delayed_work(trim->wq, &trim->issue, delay);
+		trim_wake(trim, delay);
 	}
 	if (is_dropped || r == DM_MAPIO_REMAPPED) {
 		trim->sectors.received += end - at;
@@ -1022,7 +1024,7 @@ static void trim_land(struct trim *trim, struct trim_slot *slot)
 	trim_look_again(trim, &slot->waiters);
 	trim_look_again(trim, &trim->held);
 	trim_look_again(trim, &trim->room);
-	mod_delayed_work(trim->wq, &trim->issue, 0);
+	trim_wake(trim, 0);
 	wake_up(&trim->wait);
 }
 
@@ -1047,7 +1049,7 @@ static void trim_end_discard(struct bio *bio)
 	}
 	slot->is_back = trim->options.zeros && slot->start < slot->end;
 	if (slot->is_back)
-		mod_delayed_work(trim->wq, &trim->issue, 0);
+		trim_wake(trim, 0);
 	else
 		trim_land(trim, slot);
 	spin_unlock_irqrestore(&trim->lock, flags);
@@ -1216,7 +1218,8 @@ static void trim_give_back(struct trim *trim, struct trim_slot *slot)
 	while (!is_lost && slot->start < slot->end) {
 		sector_t before = slot->start;
 
-		slot->is_stuck = !trim_add(trim, &slot->start, slot->end, true);
+		/* Flushes that wait for this age go on waiting. */
+		slot->is_stuck = !trim_add(trim, &slot->start, slot->end, slot->age, true);
 		trim->in_flight -= slot->start - before;
 		if (slot->is_stuck) {
 			if (trim->is_dead)
@@ -1410,9 +1413,9 @@ static void trim_issue(struct work_struct *work)
 	failed = trim->failed;
 	bio_list_init(&trim->failed);
 	if (!bio_list_empty(&flushes))
-		mod_delayed_work(trim->wq, &trim->issue, 0);
+		trim_wake(trim, 0);
 	else if (delay && delay != MAX_SCHEDULE_TIMEOUT)
-		queue_delayed_work(trim->wq, &trim->issue, delay);
+		trim_wake(trim, delay);
 	spin_unlock_irq(&trim->lock);
 	blk_finish_plug(&plug);
 	while ((bio = bio_list_pop(&flushes)))
@@ -1459,7 +1462,7 @@ static u64 trim_begin_drain(struct trim *trim)
 	spin_lock_irq(&trim->lock);
 	trim->draining++;
 	trim->drain_mark = max(trim->drain_mark, mark);
-	mod_delayed_work(trim->wq, &trim->issue, 0);
+	trim_wake(trim, 0);
 	spin_unlock_irq(&trim->lock);
 	return mark;
 }
@@ -1810,7 +1813,7 @@ static long trim_begin_stop(struct trim *trim)
 	trim->is_closing = trim->options.zeros;
 	may_drain = trim->options.drain_ms && !trim->is_paused && !trim_decide(trim);
 	if (trim->is_closing)
-		mod_delayed_work(trim->wq, &trim->issue, 0);
+		trim_wake(trim, 0);
 	spin_unlock_irq(&trim->lock);
 	if (trim->options.zeros)
 		return MAX_SCHEDULE_TIMEOUT;
@@ -1946,7 +1949,7 @@ static int trim_redo(struct trim *trim)
 		last = find_next_zero_bit(trim->unused, min(unit + most, trim->units), unit);
 		end = trim->start + ((sector_t)last << trim->unit_shift);
 		if (trim->is_stopped || trim->is_closing || (trim->is_refused && !trim->options.zeros) ||
-		    (at < end && !trim_add(trim, &at, end, false)))
+		    (at < end && !trim_add(trim, &at, end, trim->age, false)))
 			r = -EBUSY;
 		trim->sectors.received += at - before;
 		spin_unlock_irq(&trim->lock);
@@ -1957,7 +1960,7 @@ static int trim_redo(struct trim *trim)
 	spin_lock_irq(&trim->lock);
 	WRITE_ONCE(trim->busy, trim->busy - 1);
 	if (!trim->is_stopped)
-		mod_delayed_work(trim->wq, &trim->issue, 0);
+		trim_wake(trim, 0);
 	wake_up(&trim->wait);
 	spin_unlock_irq(&trim->lock);
 	return r;
@@ -1977,7 +1980,7 @@ static int trim_message(struct dm_target *ti, unsigned int argc, char **argv, ch
 		spin_lock_irq(&trim->lock);
 		trim->is_paused = !strcasecmp(word, "pause");
 		if (!trim->is_stopped)
-			mod_delayed_work(trim->wq, &trim->issue, 0);
+			trim_wake(trim, 0);
 		trim_look_again(trim, &trim->held);
 		spin_unlock_irq(&trim->lock);
 		return 0;
