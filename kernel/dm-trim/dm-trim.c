@@ -54,6 +54,9 @@
 /* How long what could not be written is left alone. */
 #define TRIM_RETRY HZ
 
+/* How long a suspension issues what pends while requests go on, which may add to it. */
+#define TRIM_PRESUSPEND_MAX (600 * HZ)
+
 /* How long a reboot waits for discards in flight. */
 #define TRIM_REBOOT_MAX (10 * HZ)
 
@@ -1898,7 +1901,7 @@ static void trim_presuspend(struct dm_target *ti)
 	mark = trim_begin_drain(trim);
 	wait_event_killable_timeout(trim->wait, trim_is_drained(trim, mark) ||
 				    failures != READ_ONCE(trim->failures),
-				    trim->options.zeros ? MAX_SCHEDULE_TIMEOUT : allowed);
+				    trim->options.zeros ? TRIM_PRESUSPEND_MAX : allowed);
 	trim_end_drain(trim);
 }
 
