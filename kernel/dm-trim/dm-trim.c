@@ -26,6 +26,7 @@
 #include <linux/bitmap.h>
 #include <linux/blk-integrity.h>
 #include <linux/blkdev.h>
+#include <linux/delay.h>
 #include <linux/device-mapper.h>
 #include <linux/ktime.h>
 #include <linux/list.h>
@@ -52,6 +53,9 @@
 
 /* How long what could not be written is left alone. */
 #define TRIM_RETRY HZ
+
+/* How long a suspension issues what pends while requests go on, which may add to it. */
+#define TRIM_PRESUSPEND_MAX (600 * HZ)
 
 /* How long a reboot waits for discards in flight. */
 #define TRIM_REBOOT_MAX (10 * HZ)
@@ -187,7 +191,8 @@ struct trim {
 	wait_queue_head_t wait;
 	struct list_head active;	/* in trim_active */
 	u64 stop_mark;			/* what is older is issued before the target stops */
-	long stop_allowed;		/* jiffies */
+	unsigned long stop_until;	/* jiffies, when the rest is dropped */
+	bool is_stop_draining;
 
 	/* All that follows is changed under the lock; writes look at busy without it. */
 	spinlock_t lock ____cacheline_aligned_in_smp;
@@ -200,11 +205,11 @@ struct trim {
 	struct bio_list held;		/* without reuse: writes to what is in the set */
 
 	/*
-	 * With zeros: requests that wait for memory, and flushes. Those of flushing
-	 * wait until nothing has the other age than what comes now; flushes, for
-	 * the next turn.
+	 * With zeros: discards that wait for room in the set, writes for memory to
+	 * split an extent, and flushes. Those of flushing wait until nothing has the
+	 * other age than what comes now; flushes, for the next turn.
 	 */
-	struct bio_list room, flushing, flushes;
+	struct bio_list room, splits, flushing, flushes;
 	struct bio_list failed;		/* of these, to be ended with an error */
 	unsigned int age;		/* of what comes now */
 	unsigned int ages[2];		/* extents, and discards in flight, by age */
@@ -212,7 +217,8 @@ struct trim {
 	bool is_dead;			/* nothing was discarded or zeroed between two of these times */
 	unsigned long failed_at;	/* jiffies, when zeros could not be written last */
 	unsigned long failures;		/* how often they could not */
-	u64 failed_done;		/* sectors that were discarded or zeroed by then */
+	u64 failed_done;		/* sectors that were discarded or zeroed by then; U64_MAX before */
+	u64 lose;			/* sectors, at the next failure while trim_gives_up() */
 
 	bool is_closing;		/* everything must go now */
 	bool is_stopped;		/* suspended, or on the way to it */
@@ -246,6 +252,17 @@ static struct bio_vec trim_zero_pages[TRIM_ZERO_PAGES];
 /* Targets that are in use. Two over the same sectors would not see each other's writes. */
 static LIST_HEAD(trim_active);
 static DEFINE_MUTEX(trim_active_lock);
+
+/* Has trim_issue() run after so many jiffies, or before, if it is to run before already. */
+static void trim_wake(struct trim *trim, unsigned long delay)
+{
+	struct timer_list *timer = &trim->issue.timer;
+
+	lockdep_assert_held(&trim->lock);
+	if (!work_pending(&trim->issue.work) ||
+	    (timer_pending(timer) && time_before(jiffies + delay, timer->expires)))
+		mod_delayed_work(trim->wq, &trim->issue, delay);
+}
 
 /*
  * The set
@@ -285,6 +302,19 @@ static sector_t trim_past_unit(struct trim *trim, sector_t sector)
 	sector_t at = sector + trim->phase;
 
 	return trim->granularity > 1 ? sector_div(at, trim->granularity) : 0;
+}
+
+/* Returns the device's granularity as it is now, in sectors, and where its units begin. */
+static u32 trim_device_units(struct block_device *bdev, u32 *phase)
+{
+	u32 granularity = max_t(u32, bdev_discard_granularity(bdev),
+				bdev_logical_block_size(bdev)) >> SECTOR_SHIFT;
+	sector_t at = bdev_get_queue(bdev)->limits.discard_alignment >> SECTOR_SHIFT;
+	sector_t first = bdev->bd_start_sect;
+
+	first += granularity - sector_div(at, granularity);
+	*phase = sector_div(first, granularity);
+	return granularity;
 }
 
 /* Shrinks a range to whole units of the device's granularity; false if there is none. */
@@ -343,7 +373,7 @@ static void trim_file(struct trim *trim, struct trim_extent *e)
 
 /* Returns NULL if the set is full, or there is no memory at once. */
 static struct trim_extent *trim_new(struct trim *trim, sector_t start, sector_t end,
-				    bool may_take_reserve)
+				    unsigned int age, bool may_take_reserve)
 {
 	struct rb_node **link = &trim->set.rb_node, *parent = NULL;
 	unsigned int max = trim->extents_max + (may_take_reserve ? TRIM_RESERVE : 0);
@@ -357,8 +387,8 @@ static struct trim_extent *trim_new(struct trim *trim, sector_t start, sector_t 
 		return NULL;
 	e->start = start;
 	e->end = end;
-	e->age = trim->age;
-	trim->ages[e->age]++;
+	e->age = age;
+	trim->ages[age]++;
 	INIT_LIST_HEAD(&e->list);
 	while (*link) {
 		parent = *link;
@@ -386,32 +416,27 @@ static bool trim_comes_before(struct trim_extent *a, struct trim_extent *b)
 	return a->is_ready == b->is_ready ? a->born < b->born : a->is_ready;
 }
 
-static void trim_set_age(struct trim *trim, struct trim_extent *e, unsigned int age)
-{
-	trim->ages[e->age]--;
-	e->age = age;
-	trim->ages[age]++;
-}
-
 /*
- * Adds a range from *at on, and joins it with those that it overlaps or touches.
+ * Adds a range of this age from *at on, and joins it with those that it overlaps or touches.
  * Sets *at to where it has come, which is the end or an extent too many to join with
  * interrupts off. Returns false if there is no room.
  */
-static bool trim_add(struct trim *trim, sector_t *at, sector_t end, bool may_take_reserve)
+static bool trim_add(struct trim *trim, sector_t *at, sector_t end, unsigned int age,
+		     bool may_take_reserve)
 {
 	sector_t start = *at, from = start, to = start, merged = 0;
 	struct trim_extent *kept = NULL, *e, *next;
 	unsigned int count = TRIM_BATCH;
 
 	for (e = trim_find(trim, start); e && e->start <= end; e = next) {
-		unsigned int age = trim->age;
-
 		if (!count--) {
 			end = e->start;
 			break;
 		}
 		next = trim_next(e);
+		/* What is joined is as old as its oldest part. */
+		if (e->age != trim->age)
+			age = e->age;
 		merged += min(end, e->end) - max(start, e->start);
 		from = min(from, e->start);
 		to = e->end;
@@ -419,24 +444,23 @@ static bool trim_add(struct trim *trim, sector_t *at, sector_t end, bool may_tak
 			kept = e;
 			continue;
 		}
-		if (kept->age != trim->age || e->age != trim->age)
-			age = !trim->age;
-		/* What is joined is as old as its oldest part. */
 		if (trim_comes_before(e, kept)) {
 			trim_free(trim, kept);
 			kept = e;
 		} else {
 			trim_free(trim, e);
 		}
-		trim_set_age(trim, kept, age);
 	}
 	if (kept) {
+		trim->ages[kept->age]--;
+		trim->ages[age]++;
+		kept->age = age;
 		to = max(to, end);
 		trim->waiting += (to - from) - (kept->end - kept->start);
 		kept->start = from;
 		kept->end = to;
 	} else {
-		kept = trim_new(trim, start, end, may_take_reserve);
+		kept = trim_new(trim, start, end, age, may_take_reserve);
 		if (!kept)
 			return false;
 	}
@@ -478,7 +502,7 @@ static sector_t trim_take_out(struct trim *trim, sector_t *at, sector_t end)
 			/* Off first, so that the tree stays in order. */
 			trim->waiting -= rest;
 			e->end = end;
-			tail = trim_new(trim, end, end + rest, true);
+			tail = trim_new(trim, end, end + rest, e->age, true);
 			if (!tail && trim->options.zeros) {
 				trim->waiting += rest;
 				e->end = end + rest;
@@ -493,7 +517,6 @@ static sector_t trim_take_out(struct trim *trim, sector_t *at, sector_t end)
 					e->end = end + rest;
 				}
 			} else {
-				trim_set_age(trim, tail, e->age);
 				tail->is_ready = e->is_ready;
 				tail->born = e->born;
 				list_add(&tail->list, &e->list);
@@ -532,6 +555,14 @@ static void trim_look_again(struct trim *trim, struct bio_list *list)
 	bio_list_merge(&trim->deferred, list);
 	bio_list_init(list);
 	queue_work(trim->wq, &trim->retry);
+}
+
+/* There may be room, and memory. */
+static void trim_look_at_room(struct trim *trim)
+{
+	trim_look_again(trim, &trim->splits);
+	if (!bio_list_empty(&trim->room))
+		queue_work(trim->wq, &trim->retry);
 }
 
 /* Drops what is pending; returns false if it has to be called again. */
@@ -674,6 +705,7 @@ static unsigned long trim_poll(struct trim *trim)
  * Foreground requests
  */
 
+/* Without the lock, for there may be many processors. */
 static void trim_foreground(struct trim *trim, struct trim_cpu *sum)
 {
 	int cpu;
@@ -698,12 +730,11 @@ static void trim_begin(struct trim *trim)
 	this_cpu_write(trim->cpu->last, jiffies);
 }
 
-/* Keeps a request until there is room or memory in the set. */
-static void trim_await_room(struct trim *trim, struct bio *bio)
+/* For what waits for room or memory in the set. */
+static void trim_make_room(struct trim *trim)
 {
-	bio_list_add(&trim->room, bio);
 	/* With nothing to issue, or while the device fails, only time can help. */
-	mod_delayed_work(trim->wq, &trim->issue, trim->busy && !trim->is_failing ? 0 : 1);
+	trim_wake(trim, trim->busy && !trim->is_failing ? 0 : 1);
 }
 
 /* Returns a discard in flight that overlaps this range, or NULL. */
@@ -730,14 +761,15 @@ static bool trim_write(struct trim *trim, struct bio *bio)
 	bool may_go = true, was_met = false;
 
 	spin_lock_irq(&trim->lock);
-	if (!trim->options.is_reuse && !trim->is_stopped && !trim->is_paused && !trim->is_closed) {
+	if (!trim->options.is_reuse && !trim->is_stopped && !trim->is_paused &&
+	    !trim->is_closed && !trim->is_failing) {
 		e = trim_find(trim, start + 1);
 		while (e && e->start < end && !e->is_ready && count--)
 			e = trim_next(e);
 		if (e && e->start < end && e->is_ready) {
 			trim_move_to_front(trim, e);
 			bio_list_add(&trim->held, bio);
-			mod_delayed_work(trim->wq, &trim->issue, 0);
+			trim_wake(trim, 0);
 			trim->waits++;
 			may_go = false;
 			goto unlock;
@@ -749,11 +781,12 @@ static bool trim_write(struct trim *trim, struct bio *bio)
 		trim->sectors.reused += reused;
 		taken += reused;
 		if (reused)
-			trim_look_again(trim, &trim->room);
+			trim_look_at_room(trim);
 		if (at == was) {
 			/* No memory for a split: what is in the way goes first. */
 			trim_move_to_front(trim, trim_find(trim, at + 1));
-			trim_await_room(trim, bio);
+			bio_list_add(&trim->splits, bio);
+			trim_make_room(trim);
 			may_go = false;
 			goto unlock;
 		}
@@ -834,7 +867,7 @@ static bool trim_flush(struct trim *trim, struct bio *bio)
 	must_wait = trim->busy;
 	if (must_wait) {
 		bio_list_add(&trim->flushes, bio);
-		mod_delayed_work(trim->wq, &trim->issue, 0);
+		trim_wake(trim, 0);
 	}
 	spin_unlock_irq(&trim->lock);
 	return must_wait;
@@ -868,22 +901,24 @@ static bool trim_is_high(struct trim *trim)
 	return trim->busy - trim->flying > trim->extents_max / 4 * 3;
 }
 
-/* Adds a discard to the set, which ends it. With zeros it waits if there is no room. */
-static int trim_admit(struct trim *trim, struct bio *bio)
+/*
+ * Adds a discard to the set, which ends it. With zeros it waits if there is no room, which
+ * is DM_MAPIO_REQUEUE; if it has waited before, as the first.
+ */
+static int trim_admit(struct trim *trim, struct bio *bio, bool has_waited)
 {
 	unsigned long hold = trim->options.hold_s * HZ;
 	unsigned long delay = trim->options.is_eager ? 0 : min(READ_ONCE(trim->quiet), hold);
 	sector_t at = bio->bi_iter.bi_sector, end = bio_end_sector(bio), before;
-	bool was_empty, was_high, is_dropped, has_room = true;
+	bool was_high, is_dropped, has_room = true;
 	int r = DM_MAPIO_SUBMITTED;
 
 	spin_lock_irq(&trim->lock);
-	was_empty = list_empty(&trim->ready);
 	was_high = trim_is_high(trim);
 	is_dropped = !trim->options.zeros && (trim->is_refused || trim->is_stopped);
 	while (!is_dropped && has_room && at < end) {
 		before = at;
-		has_room = trim_add(trim, &at, end, false);
+		has_room = trim_add(trim, &at, end, trim->age, false);
 		trim->sectors.received += at - before;
 		if (has_room && at < end) {
 			spin_unlock_irq(&trim->lock);
@@ -894,22 +929,26 @@ static int trim_admit(struct trim *trim, struct bio *bio)
 		/* What is left of it. */
 		bio->bi_iter.bi_sector = at;
 		bio->bi_iter.bi_size = (end - at) << SECTOR_SHIFT;
-		if (trim->options.zeros)
-			trim_await_room(trim, bio);
-		else if (trim->options.is_full_pass && !trim_decide(trim))
+		if (trim->options.zeros) {
+			if (has_waited)
+				bio_list_add_head(&trim->room, bio);
+			else
+				bio_list_add(&trim->room, bio);
+			trim_make_room(trim);
+			r = DM_MAPIO_REQUEUE;
+		} else if (trim->options.is_full_pass && !trim->is_paused && !trim_decide(trim)) {
 			r = DM_MAPIO_REMAPPED;
-		else
+		} else {
 			is_dropped = true;
+		}
 	} else if (is_dropped) {
 		/* There is nothing to issue. */
 	} else if (!was_high && trim_is_high(trim)) {
-		mod_delayed_work(trim->wq, &trim->issue, 0);
-	} else if ((was_empty && !list_empty(&trim->ready)) || trim->poll > TRIM_STEP) {
+		trim_wake(trim, 0);
+	} else {
 		/* It may be asleep for as long as small pieces wait, or what is withheld. */
 		trim->poll = TRIM_STEP;
-		mod_delayed_work(trim->wq, &trim->issue, delay);
-	} else {
-		queue_delayed_work(trim->wq, &trim->issue, delay);
+		trim_wake(trim, delay);
 	}
 	if (is_dropped || r == DM_MAPIO_REMAPPED) {
 		trim->sectors.received += end - at;
@@ -923,6 +962,8 @@ static int trim_admit(struct trim *trim, struct bio *bio)
 
 static int trim_discard(struct trim *trim, struct bio *bio)
 {
+	int r;
+
 	if (trim->unused) {
 		/* What was in use before, or the fall is not seen. */
 		spin_lock_irq(&trim->lock);
@@ -930,7 +971,19 @@ static int trim_discard(struct trim *trim, struct bio *bio)
 		spin_unlock_irq(&trim->lock);
 		trim_mark_unused(trim, bio->bi_iter.bi_sector, bio_end_sector(bio));
 	}
-	return trim_admit(trim, bio);
+	r = trim_admit(trim, bio, false);
+	return r == DM_MAPIO_REQUEUE ? DM_MAPIO_SUBMITTED : r;
+}
+
+/* Returns the discard that has waited for longest, or NULL. */
+static struct bio *trim_pop_room(struct trim *trim)
+{
+	struct bio *bio;
+
+	spin_lock_irq(&trim->lock);
+	bio = bio_list_pop(&trim->room);
+	spin_unlock_irq(&trim->lock);
+	return bio;
 }
 
 static void trim_retry(struct work_struct *work)
@@ -945,10 +998,6 @@ static void trim_retry(struct work_struct *work)
 	spin_unlock_irq(&trim->lock);
 	/* As if they came only now: they may meet another discard, or what was discarded since. */
 	while ((bio = bio_list_pop(&bios))) {
-		if (bio_op(bio) == REQ_OP_DISCARD) {
-			trim_admit(trim, bio);
-			continue;
-		}
 		if (!trim_write(trim, bio))
 			continue;
 		/* What was discarded since, and taken out just now, is in use again. */
@@ -956,6 +1005,9 @@ static void trim_retry(struct work_struct *work)
 			trim_mark_used(trim, bio->bi_iter.bi_sector, bio_end_sector(bio));
 		trim_submit_again(bio);
 	}
+	while ((bio = trim_pop_room(trim)) &&
+	       trim_admit(trim, bio, true) != DM_MAPIO_REQUEUE)
+		cond_resched();
 }
 
 static int trim_map(struct dm_target *ti, struct bio *bio)
@@ -1008,7 +1060,7 @@ static void trim_land(struct trim *trim, struct trim_slot *slot)
 	u64 took_ns = ktime_to_ns(ktime_sub(ktime_get(), slot->began));
 	sector_t left = slot->end - slot->start;
 
-	if (!left)
+	if (!slot->has_failed)
 		trim->took_ns = trim->took_ns ? (7 * trim->took_ns + took_ns) / 8 : took_ns;
 	trim->sectors.dropped += left;
 	trim->time_ns += took_ns;
@@ -1021,8 +1073,8 @@ static void trim_land(struct trim *trim, struct trim_slot *slot)
 	trim->rested_since = jiffies;
 	trim_look_again(trim, &slot->waiters);
 	trim_look_again(trim, &trim->held);
-	trim_look_again(trim, &trim->room);
-	mod_delayed_work(trim->wq, &trim->issue, 0);
+	trim_look_at_room(trim);
+	trim_wake(trim, 0);
 	wake_up(&trim->wait);
 }
 
@@ -1047,7 +1099,7 @@ static void trim_end_discard(struct bio *bio)
 	}
 	slot->is_back = trim->options.zeros && slot->start < slot->end;
 	if (slot->is_back)
-		mod_delayed_work(trim->wq, &trim->issue, 0);
+		trim_wake(trim, 0);
 	else
 		trim_land(trim, slot);
 	spin_unlock_irqrestore(&trim->lock, flags);
@@ -1056,7 +1108,7 @@ static void trim_end_discard(struct bio *bio)
 /* Whether everything goes, whatever the policy says. */
 static bool trim_must_go(struct trim *trim)
 {
-	return trim->is_closing || !bio_list_empty(&trim->room) ||
+	return trim->is_closing || !bio_list_empty(&trim->room) || !bio_list_empty(&trim->splits) ||
 	       !bio_list_empty(&trim->flushing) || !bio_list_empty(&trim->flushes);
 }
 
@@ -1098,6 +1150,7 @@ static struct trim_slot *trim_take(struct trim *trim)
 	struct trim_extent *e = trim_pick(trim);
 	struct trim_slot *slot = trim->slots;
 	bool is_whole;
+	u32 phase;
 
 	if (!e || trim->flying == trim->options.workers)
 		return NULL;
@@ -1137,6 +1190,10 @@ static struct trim_slot *trim_take(struct trim *trim)
 	}
 	slot->start = start;
 	slot->end = end;
+	/* A device that changed below, which does not suspend this, may leave what are no whole units. */
+	if (trim->options.zeros == TRIM_ZEROS_DEVICE &&
+	    (trim_device_units(trim->dev->bdev, &phase) != trim->granularity || phase != trim->phase))
+		is_whole = false;
 	slot->way = trim_way(trim, is_whole);
 	slot->is_zeroed = !is_whole || slot->way == TRIM_PAGES ||
 			  (slot->way == TRIM_ZEROES && trim->options.zeros != TRIM_ZEROS_ON);
@@ -1178,45 +1235,76 @@ static void trim_fail(struct trim *trim, struct bio_list *list)
 	bio_list_init(list);
 }
 
+/* Whether the target is about to be gone, and the device does nothing any more. */
+static bool trim_gives_up(struct trim *trim)
+{
+	return trim->is_closing && trim->is_dead;
+}
+
 /*
  * Tells what waits for zeros that could not be written: flushes, and discards without
  * room. A write waits for memory or for a slot, which may come; but not where nothing
- * succeeds any more.
+ * succeeds any more. One that waits for its range to be discarded first need not.
  */
 static void trim_note_failure(struct trim *trim)
 {
 	u64 done = trim->sectors.issued + trim->sectors.zeroed;
-	struct bio_list room = trim->room;
-	struct bio *bio;
 
-	if (!trim->is_failing) {
-		trim->is_dead = trim->failures && trim->failed_done == done;
+	if (trim->failed_done != done) {
+		trim->is_dead = false;
 		trim->failed_done = done;
+		trim->lose = 0;
+	} else if (!trim->is_failing) {
+		trim->is_dead = true;
 	}
 	trim->is_failing = true;
 	trim->failed_at = jiffies;
 	trim->failures++;
 	trim_fail(trim, &trim->flushing);
 	trim_fail(trim, &trim->flushes);
-	bio_list_init(&trim->room);
-	while ((bio = bio_list_pop(&room)))
-		bio_list_add(trim->is_dead || bio_op(bio) == REQ_OP_DISCARD ?
-			     &trim->failed : &trim->room, bio);
+	trim_fail(trim, &trim->room);
+	if (trim->is_dead)
+		trim_fail(trim, &trim->splits);
+	trim_look_again(trim, &trim->held);
+	wake_up(&trim->wait);
+}
+
+/*
+ * Gives up what could not be made zeros, and more each time until something can: a device
+ * that has gone must not keep the target for long. Goes on with what is left of the slot.
+ */
+static void trim_lose(struct trim *trim, struct trim_slot *slot)
+{
+	sector_t start = slot->start;
+
+	trim->lose = max_t(u64, 2 * trim->lose, slot->size);
+	slot->start += min_t(u64, trim->lose, slot->end - start);
+	trim->sectors.dropped += slot->start - start;
+	trim->in_flight -= slot->start - start;
+	spin_unlock_irq(&trim->lock);
+	DMERR_LIMIT("%s: sectors %llu to %llu could not be written with zeros: reads of what was discarded there may return old data",
+		    trim->dev->name, (u64)start, (u64)slot->start);
+	spin_lock_irq(&trim->lock);
+	slot->is_stuck = slot->start < slot->end;
+	slot->is_back = slot->is_stuck;
+	if (slot->is_stuck)
+		trim_wake(trim, 0);
+	else
+		trim_land(trim, slot);
 }
 
 /*
  * Puts what could not be made zeros back into the set, where reads of it still return
  * zeros and it is tried again. What finds no room there stays in the slot, which does
- * the same. It is lost, and said to be, if the target is about to be gone.
+ * the same.
  */
 static void trim_give_back(struct trim *trim, struct trim_slot *slot)
 {
-	bool is_lost = trim->is_closing;
-
-	while (!is_lost && slot->start < slot->end) {
+	while (slot->start < slot->end) {
 		sector_t before = slot->start;
 
-		slot->is_stuck = !trim_add(trim, &slot->start, slot->end, true);
+		/* Flushes that wait for this age go on waiting. */
+		slot->is_stuck = !trim_add(trim, &slot->start, slot->end, slot->age, true);
 		trim->in_flight -= slot->start - before;
 		if (slot->is_stuck) {
 			if (trim->is_dead)
@@ -1224,12 +1312,6 @@ static void trim_give_back(struct trim *trim, struct trim_slot *slot)
 			return;
 		}
 		spin_unlock_irq(&trim->lock);
-		spin_lock_irq(&trim->lock);
-	}
-	if (is_lost) {
-		spin_unlock_irq(&trim->lock);
-		DMERR_LIMIT("%s: sectors %llu to %llu could not be written with zeros: reads of what was discarded there may return old data",
-			    trim->dev->name, (u64)slot->start, (u64)slot->end);
 		spin_lock_irq(&trim->lock);
 	}
 	slot->is_back = false;
@@ -1247,13 +1329,15 @@ static void trim_go_on(struct trim *trim)
 	for (slot = trim->slots; trim->flying && slot < trim->slots + trim->options.workers; slot++) {
 		if (!slot->is_back)
 			continue;
-		if (slot->has_failed && slot->way == TRIM_PAGES) {
-			slot->has_failed = false;
+		if (slot->has_failed && slot->way == TRIM_PAGES && !slot->is_stuck) {
 			trim_note_failure(trim);
-			trim_give_back(trim, slot);
+			if (trim_gives_up(trim))
+				trim_lose(trim, slot);
+			else
+				trim_give_back(trim, slot);
 			continue;
 		}
-		if (slot->is_stuck && trim->is_failing && !trim->is_closing) {
+		if (slot->is_stuck && trim->is_failing && !trim_gives_up(trim)) {
 			trim_give_back(trim, slot);
 			continue;
 		}
@@ -1289,16 +1373,14 @@ static unsigned long trim_rest(struct trim *trim, const struct trim_cpu *sum)
 }
 
 /* Learns from the last discard that was issued because it was quiet. */
-static void trim_learn(struct trim *trim)
+static void trim_learn(struct trim *trim, const struct trim_cpu *sum)
 {
 	unsigned long quiet = msecs_to_jiffies(trim->options.quiet_ms);
-	struct trim_cpu sum;
 
 	if (!trim->is_watched || trim->flying)
 		return;
 	trim->is_watched = false;
-	trim_foreground(trim, &sum);
-	if (sum.begun != trim->watched_begun) {
+	if (sum->begun != trim->watched_begun) {
 		trim->clean = 0;
 		trim->quiet = min(2 * trim->quiet, TRIM_BACKOFF_MAX * quiet);
 	} else if (++trim->clean >= TRIM_CLEAN) {
@@ -1311,17 +1393,16 @@ static void trim_learn(struct trim *trim)
  * Returns the jiffies until the next discard may be issued: 0 for now,
  * MAX_SCHEDULE_TIMEOUT to wait for an event.
  */
-static unsigned long trim_delay(struct trim *trim)
+static unsigned long trim_delay(struct trim *trim, const struct trim_cpu *sum)
 {
 	u64 now = get_jiffies_64(), hold = trim->options.hold_s * HZ;
 	unsigned int count = TRIM_BATCH;
 	unsigned long wait, rest;
 	struct trim_extent *e;
-	struct trim_cpu sum;
 
 	/* At the end of each, also of the last: a request that comes long after did not meet it. */
-	trim_learn(trim);
-	if (trim->is_failing && !trim->is_closing) {
+	trim_learn(trim, sum);
+	if (trim->is_failing && !trim_gives_up(trim)) {
 		wait = trim->failed_at + TRIM_RETRY - jiffies;
 		/* trim_go_on() ends it. */
 		return wait - 1 < TRIM_RETRY ? wait : 1;
@@ -1358,19 +1439,18 @@ static unsigned long trim_delay(struct trim *trim)
 	}
 	if (trim->options.is_eager || !bio_list_empty(&trim->held))
 		return 0;
-	trim_foreground(trim, &sum);
-	if (sum.begun == sum.ended && jiffies - sum.last >= trim->quiet) {
+	if (sum->begun == sum->ended && jiffies - sum->last >= trim->quiet) {
 		trim->is_watched = true;
-		trim->watched_begun = sum.begun;
+		trim->watched_begun = sum->begun;
 		return 0;
 	}
 	wait = trim->quiet;
 	if (now - e->born < hold && !trim_is_high(trim)) {
 		wait = min_t(u64, wait, hold - (now - e->born));
 	} else if (!trim->flying) {
-		rest = trim_rest(trim, &sum);
+		rest = trim_rest(trim, sum);
 		if (!rest) {
-			trim->rested_ended = sum.ended;
+			trim->rested_ended = sum->ended;
 			return 0;
 		}
 		wait = min(wait, rest);
@@ -1382,6 +1462,7 @@ static void trim_issue(struct work_struct *work)
 {
 	struct trim *trim = container_of(to_delayed_work(work), struct trim, issue);
 	struct bio_list flushes = BIO_EMPTY_LIST, failed;
+	struct trim_cpu sum;
 	struct trim_slot *slot;
 	struct blk_plug plug;
 	unsigned long delay = 0;
@@ -1389,15 +1470,17 @@ static void trim_issue(struct work_struct *work)
 
 	/* A device that takes many ranges in one command gets them so. */
 	blk_start_plug(&plug);
+	trim_foreground(trim, &sum);
 	spin_lock_irq(&trim->lock);
 	trim_go_on(trim);
 	trim_turn(trim, &flushes);
-	while (bio_list_empty(&flushes) && !(delay = trim_delay(trim)) &&
+	while (bio_list_empty(&flushes) && !(delay = trim_delay(trim, &sum)) &&
 	       (slot = trim_take(trim))) {
 		spin_unlock_irq(&trim->lock);
 		trim_submit(slot);
 		/* A device that discards at once would keep this going. */
 		cond_resched();
+		trim_foreground(trim, &sum);
 		spin_lock_irq(&trim->lock);
 		trim_turn(trim, &flushes);
 	}
@@ -1406,19 +1489,23 @@ static void trim_issue(struct work_struct *work)
 		wake_up(&trim->wait);
 	trim_turn(trim, &flushes);
 	if (!trim->flying)
-		trim_look_again(trim, &trim->room);
+		trim_look_at_room(trim);
 	failed = trim->failed;
 	bio_list_init(&trim->failed);
 	if (!bio_list_empty(&flushes))
-		mod_delayed_work(trim->wq, &trim->issue, 0);
+		trim_wake(trim, 0);
 	else if (delay && delay != MAX_SCHEDULE_TIMEOUT)
-		queue_delayed_work(trim->wq, &trim->issue, delay);
+		trim_wake(trim, delay);
 	spin_unlock_irq(&trim->lock);
 	blk_finish_plug(&plug);
 	while ((bio = bio_list_pop(&flushes)))
 		trim_submit_again(bio);
-	while ((bio = bio_list_pop(&failed)))
+	while ((bio = bio_list_pop(&failed))) {
+		/* Not to be discarded by redo. */
+		if (trim->unused && bio_op(bio) == REQ_OP_DISCARD)
+			trim_mark_used(trim, bio->bi_iter.bi_sector, bio_end_sector(bio));
 		bio_io_error(bio);
+	}
 }
 
 /* Whether nothing of the set is left that was in it at this time. */
@@ -1459,7 +1546,7 @@ static u64 trim_begin_drain(struct trim *trim)
 	spin_lock_irq(&trim->lock);
 	trim->draining++;
 	trim->drain_mark = max(trim->drain_mark, mark);
-	mod_delayed_work(trim->wq, &trim->issue, 0);
+	trim_wake(trim, 0);
 	spin_unlock_irq(&trim->lock);
 	return mark;
 }
@@ -1659,6 +1746,7 @@ static int trim_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 	trim->options = options;
 	trim->extents_max = options.limit * 1024 / sizeof(struct trim_extent);
 	trim->is_stopped = true;
+	trim->failed_done = U64_MAX;
 	trim->set = RB_ROOT;
 	INIT_LIST_HEAD(&trim->ready);
 	INIT_LIST_HEAD(&trim->small);
@@ -1666,6 +1754,7 @@ static int trim_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 	bio_list_init(&trim->deferred);
 	bio_list_init(&trim->held);
 	bio_list_init(&trim->room);
+	bio_list_init(&trim->splits);
 	bio_list_init(&trim->flushing);
 	bio_list_init(&trim->flushes);
 	bio_list_init(&trim->failed);
@@ -1763,15 +1852,9 @@ static void trim_resume(struct dm_target *ti)
 {
 	struct trim *trim = ti->private;
 	struct block_device *bdev = trim->dev->bdev;
-	struct queue_limits *limits = &bdev_get_queue(bdev)->limits;
-	sector_t at, phase = bdev->bd_start_sect;
 
 	spin_lock_irq(&trim->lock);
-	trim->granularity = max_t(u32, bdev_discard_granularity(bdev),
-				  bdev_logical_block_size(bdev)) >> SECTOR_SHIFT;
-	at = limits->discard_alignment >> SECTOR_SHIFT;
-	phase += trim->granularity - sector_div(at, trim->granularity);
-	trim->phase = sector_div(phase, trim->granularity);
+	trim->granularity = trim_device_units(bdev, &trim->phase);
 	trim->quiet = msecs_to_jiffies(trim->options.quiet_ms);
 	trim->is_watched = false;
 	trim->is_refused = !bdev_max_discard_sectors(bdev);
@@ -1789,10 +1872,37 @@ static void trim_set_interrupted(struct trim *trim, bool is_interrupted)
 	spin_unlock_irq(&trim->lock);
 }
 
-/* A message that waits would keep the suspension waiting. */
+static bool trim_may_drain(struct trim *trim)
+{
+	return trim->options.zeros ||
+	       (trim->options.drain_ms && !trim->is_paused && !trim_decide(trim));
+}
+
+/*
+ * Issues what is pending while requests still come and go, so that they wait only for what
+ * comes meanwhile. What fails is left to trim_postsuspend(), which ends in any case.
+ */
 static void trim_presuspend(struct dm_target *ti)
 {
-	trim_set_interrupted(ti->private, true);
+	struct trim *trim = ti->private;
+	unsigned long failures = READ_ONCE(trim->failures);
+	long allowed = msecs_to_jiffies(trim->options.drain_ms);
+	bool may_drain;
+	u64 mark;
+
+	/* A message that waits would keep the suspension waiting. */
+	trim_set_interrupted(trim, true);
+	trim->stop_until = jiffies + allowed;
+	spin_lock_irq(&trim->lock);
+	may_drain = trim_may_drain(trim);
+	spin_unlock_irq(&trim->lock);
+	if (!may_drain)
+		return;
+	mark = trim_begin_drain(trim);
+	wait_event_killable_timeout(trim->wait, trim_is_drained(trim, mark) ||
+				    failures != READ_ONCE(trim->failures),
+				    trim->options.zeros ? TRIM_PRESUSPEND_MAX : allowed);
+	trim_end_drain(trim);
 }
 
 static void trim_presuspend_undo(struct dm_target *ti)
@@ -1800,40 +1910,41 @@ static void trim_presuspend_undo(struct dm_target *ti)
 	trim_set_interrupted(ti->private, false);
 }
 
-/* Begins to issue what is pending. Returns the jiffies that this may take. */
-static long trim_begin_stop(struct trim *trim)
+/* Begins to issue what is pending. */
+static void trim_begin_stop(struct trim *trim)
 {
 	bool may_drain;
 
 	spin_lock_irq(&trim->lock);
-	/* What reads as zeros has to become zeros. */
+	may_drain = trim_may_drain(trim) && (trim->options.zeros ||
+					     time_before(jiffies, trim->stop_until));
+	/* What reads as zeros has to become zeros, or fail twice from now on. */
 	trim->is_closing = trim->options.zeros;
-	may_drain = trim->options.drain_ms && !trim->is_paused && !trim_decide(trim);
+	trim->is_dead = false;
+	trim->failed_done = U64_MAX;
 	if (trim->is_closing)
-		mod_delayed_work(trim->wq, &trim->issue, 0);
+		trim_wake(trim, 0);
 	spin_unlock_irq(&trim->lock);
-	if (trim->options.zeros)
-		return MAX_SCHEDULE_TIMEOUT;
-	if (!may_drain)
-		return 0;
-	trim->stop_mark = trim_begin_drain(trim);
-	return msecs_to_jiffies(trim->options.drain_ms);
+	trim->is_stop_draining = may_drain && !trim->options.zeros;
+	if (trim->is_stop_draining)
+		trim->stop_mark = trim_begin_drain(trim);
 }
 
 static bool trim_has_stopped(struct trim *trim)
 {
 	if (trim->options.zeros)
 		return !READ_ONCE(trim->busy);
-	return trim_is_drained(trim, trim->stop_mark);
+	return !trim->is_stop_draining || trim_is_drained(trim, trim->stop_mark);
 }
 
 /* Drops what is left, but not with zeros, where what still comes is issued at once. */
-static void trim_end_stop(struct trim *trim, long allowed)
+static void trim_end_stop(struct trim *trim)
 {
 	if (trim->options.zeros)
 		return;
-	if (allowed)
+	if (trim->is_stop_draining)
 		trim_end_drain(trim);
+	trim->is_stop_draining = false;
 	spin_lock_irq(&trim->lock);
 	trim->is_stopped = true;
 	spin_unlock_irq(&trim->lock);
@@ -1847,11 +1958,14 @@ static void trim_end_stop(struct trim *trim, long allowed)
 static void trim_postsuspend(struct dm_target *ti)
 {
 	struct trim *trim = ti->private;
-	long allowed = trim_begin_stop(trim);
 
-	if (allowed)
-		wait_event_timeout(trim->wait, trim_has_stopped(trim), allowed);
-	trim_end_stop(trim, allowed);
+	trim_begin_stop(trim);
+	if (trim->options.zeros)
+		wait_event(trim->wait, trim_has_stopped(trim));
+	else if (trim->is_stop_draining)
+		wait_event_timeout(trim->wait, trim_has_stopped(trim),
+				   max((long)(trim->stop_until - jiffies), 0L));
+	trim_end_stop(trim);
 	wait_event(trim->wait, trim_is_landed(trim));
 	spin_lock_irq(&trim->lock);
 	trim->is_stopped = true;
@@ -1861,32 +1975,56 @@ static void trim_postsuspend(struct dm_target *ti)
 	trim_deactivate(trim);
 }
 
+/* Looks at all targets that are active, without keeping others from being suspended or resumed. */
+static void trim_await_all(bool (*is_done)(struct trim *trim), unsigned long until)
+{
+	struct trim *trim;
+	bool are_done;
+
+	for (;;) {
+		are_done = true;
+		mutex_lock(&trim_active_lock);
+		list_for_each_entry(trim, &trim_active, active)
+			are_done &= is_done(trim);
+		mutex_unlock(&trim_active_lock);
+		if (are_done || time_after_eq(jiffies, until))
+			return;
+		msleep(20);
+	}
+}
+
+static bool trim_has_stopped_or_must(struct trim *trim)
+{
+	return trim_has_stopped(trim) || time_after_eq(jiffies, trim->stop_until);
+}
+
+/* With zeros it was waited for already. */
+static bool trim_has_landed_or_cannot(struct trim *trim)
+{
+	return trim->options.zeros || trim_is_landed(trim);
+}
+
 /*
  * Devices are about to be shut down, which would lose what is in flight. All targets
  * stop at the same time, so that many take no longer than one.
  */
 static int trim_reboot(struct notifier_block *block, unsigned long event, void *data)
 {
-	unsigned long begun = jiffies, stopped;
 	struct trim *trim;
-	long left;
 
 	mutex_lock(&trim_active_lock);
-	list_for_each_entry(trim, &trim_active, active)
-		trim->stop_allowed = trim_begin_stop(trim);
 	list_for_each_entry(trim, &trim_active, active) {
-		left = trim->options.zeros ? TRIM_REBOOT_MAX : trim->stop_allowed;
-		left -= jiffies - begun;
-		if (left > 0)
-			wait_event_timeout(trim->wait, trim_has_stopped(trim), left);
-		trim_end_stop(trim, trim->stop_allowed);
-	}
-	stopped = jiffies;
-	list_for_each_entry(trim, &trim_active, active) {
-		left = TRIM_REBOOT_MAX - (long)(jiffies - (trim->options.zeros ? begun : stopped));
-		wait_event_timeout(trim->wait, trim_is_landed(trim), max(left, 0L));
+		trim->stop_until = jiffies + (trim->options.zeros ? TRIM_REBOOT_MAX :
+					      msecs_to_jiffies(trim->options.drain_ms));
+		trim_begin_stop(trim);
 	}
 	mutex_unlock(&trim_active_lock);
+	trim_await_all(trim_has_stopped_or_must, jiffies + MAX_JIFFY_OFFSET);
+	mutex_lock(&trim_active_lock);
+	list_for_each_entry(trim, &trim_active, active)
+		trim_end_stop(trim);
+	mutex_unlock(&trim_active_lock);
+	trim_await_all(trim_has_landed_or_cannot, jiffies + TRIM_REBOOT_MAX);
 	return NOTIFY_DONE;
 }
 
@@ -1931,7 +2069,7 @@ static int trim_redo(struct trim *trim)
 	}
 	spin_lock_irq(&trim->lock);
 	/* A removal does not wait for messages before it stops the target. */
-	if (trim->is_stopped || trim->is_closing) {
+	if (trim->is_stopped || trim->is_closing || trim->is_interrupted) {
 		spin_unlock_irq(&trim->lock);
 		return -EBUSY;
 	}
@@ -1945,8 +2083,8 @@ static int trim_redo(struct trim *trim)
 		spin_lock_irq(&trim->lock);
 		last = find_next_zero_bit(trim->unused, min(unit + most, trim->units), unit);
 		end = trim->start + ((sector_t)last << trim->unit_shift);
-		if (trim->is_stopped || trim->is_closing || (trim->is_refused && !trim->options.zeros) ||
-		    (at < end && !trim_add(trim, &at, end, false)))
+		if (trim->is_stopped || trim->is_closing || trim->is_interrupted ||
+		    (trim->is_refused && !trim->options.zeros) || (at < end && !trim_add(trim, &at, end, trim->age, false)))
 			r = -EBUSY;
 		trim->sectors.received += at - before;
 		spin_unlock_irq(&trim->lock);
@@ -1957,7 +2095,7 @@ static int trim_redo(struct trim *trim)
 	spin_lock_irq(&trim->lock);
 	WRITE_ONCE(trim->busy, trim->busy - 1);
 	if (!trim->is_stopped)
-		mod_delayed_work(trim->wq, &trim->issue, 0);
+		trim_wake(trim, 0);
 	wake_up(&trim->wait);
 	spin_unlock_irq(&trim->lock);
 	return r;
@@ -1977,7 +2115,7 @@ static int trim_message(struct dm_target *ti, unsigned int argc, char **argv, ch
 		spin_lock_irq(&trim->lock);
 		trim->is_paused = !strcasecmp(word, "pause");
 		if (!trim->is_stopped)
-			mod_delayed_work(trim->wq, &trim->issue, 0);
+			trim_wake(trim, 0);
 		trim_look_again(trim, &trim->held);
 		spin_unlock_irq(&trim->lock);
 		return 0;
@@ -2115,7 +2253,7 @@ static void trim_io_hints(struct dm_target *ti, struct queue_limits *limits)
  */
 static struct target_type trim_target = {
 	.name = "trim",
-	.version = {1, 1, 0},
+	.version = {1, 1, 1},
 	.features = DM_TARGET_PASSES_INTEGRITY | DM_TARGET_NOWAIT | DM_TARGET_PASSES_CRYPTO,
 	.module = THIS_MODULE,
 	.ctr = trim_ctr,
