@@ -353,7 +353,7 @@ fn no_allocation_waits_for_the_queue() {
 fn slow_and_full(folder: &TempDir, options: &str, mkfs: &str, script: &str) -> Guest {
     changed_drive(folder, "slow.toml", "command_ns = 300_000", "command_ns = 10_000_000_000");
     let script = format!(
-        "cd /; umount $mount_point; mkfs.ext4 -q -F -E nodiscard {mkfs} $device 256M
+        "cd /; umount $mount_point; mkfs.ext4 -q -F -b 4096 -E nodiscard {mkfs} $device 256M
          mount -o $options $device $mount_point; cd $mount_point
          since() {{ echo waited $(($(date +%s) - $1)); }}
          fill() {{
@@ -396,7 +396,7 @@ fn what_may_not_fail_waits_for_what_is_in_flight() {
     let Some(folder) = folder_with_drive(KERNEL) else { return };
     let script = |meanwhile: &str| {
         format!(
-            r#"echo 0 >/sys/fs/ext4/*/reserved_clusters
+            r#"echo 0 >/sys/fs/ext4/"${{device#/dev/}}"/reserved_clusters
             for i in 0 2 4 6; do fallocate -o ${{i}}M -l 1M four; done
             fallocate -l 32M big; fallocate -l 32M later; touch full; fill; sync
             for i in $(seq 100); do fallocate -l 4K more$i 2>/dev/null || break; done; sync
