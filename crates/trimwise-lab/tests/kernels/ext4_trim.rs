@@ -349,7 +349,8 @@ fn no_allocation_waits_for_the_queue() {
     }
 }
 
-/// A drive on which one discard takes ten seconds, and `$device` with little room on it.
+/// A drive on which one discard takes ten seconds, and `$device` with little room on it. The block that listed the extents
+/// of what is removed may be a discard of its own.
 fn slow_and_full(folder: &TempDir, options: &str, mkfs: &str, script: &str) -> Guest {
     changed_drive(folder, "slow.toml", "command_ns = 300_000", "command_ns = 10_000_000_000");
     let script = format!(
@@ -383,7 +384,7 @@ fn a_name_that_is_moved_waits_for_what_is_in_flight() {
     for options in ["discard=lazy", "discard=lazy,trim_reuse"] {
         let guest = slow_and_full(&folder, options, "-m 20 -N 200", script);
         assert!(guest.number("left") >= 8192, "{options}: {:?}", guest.lines);
-        assert!((5..15).contains(&guest.number("waited")), "{options}: {:?}", guest.lines);
+        assert!((5..25).contains(&guest.number("waited")), "{options}: {:?}", guest.lines);
         assert_eq!(guest.lines.last().unwrap(), "16", "{options}");
     }
 }
@@ -402,7 +403,7 @@ fn what_may_not_fail_waits_for_what_is_in_flight() {
             for i in $(seq 100); do fallocate -l 4K more$i 2>/dev/null || break; done; sync
             echo left $(stat -f -c %f .); rm big; sync .; began=$(date +%s); sleep 0.2; {meanwhile}
             fallocate -p -o 256K -l 512K four; since $began
-            filefrag four | grep -o '[0-9]* extents'"#
+            echo sectors $(stat -c %b four)"#
         )
     };
     for mode in ["lazy,trim_workers=1-1", "lazy,trim_workers=1-1,trim_reuse"] {
@@ -410,8 +411,9 @@ fn what_may_not_fail_waits_for_what_is_in_flight() {
             let told = format!("{mode}, {meanwhile}");
             let guest = slow_and_full(&folder, &format!("discard={mode}"), "-m 0 -N 200", &script(meanwhile));
             assert_eq!(guest.number("left"), 0, "{told}: {:?}", guest.lines);
-            assert!((5..15).contains(&guest.number("waited")), "{told}: {:?}", guest.lines);
-            assert_eq!(guest.lines.last().unwrap(), "5 extents", "{told}");
+            assert!((5..25).contains(&guest.number("waited")), "{told}: {:?}", guest.lines);
+            // 4 MiB without the hole, and the block for the extents.
+            assert_eq!(guest.number("sectors"), (4096 - 512) * 2 + 8, "{told}");
         }
     }
 }
