@@ -106,7 +106,8 @@ fn options_are_shown_and_can_be_changed() {
         "rw,relatime,discard=commit,trim_low=20,trim_high=80",
         "rw,relatime,discard=lazy,trim_workers=2-5,trim_reuse,trim_drain=70,trim_low=20,trim_high=80",
         "rw,relatime,discard,trim_low=20,trim_high=80",
-        "rw,relatime",
+        // The watermarks decide again with discard.
+        "rw,relatime,trim_low=20,trim_high=80",
     ];
     assert_eq!(lines, expected);
 }
@@ -346,6 +347,86 @@ fn no_allocation_waits_for_the_queue() {
         let guest = guest_of(&run_on(&folder, "vendor2", options, &script), name);
         assert!(guest.number("left") < 32, "{name}: {:?}", guest.lines);
     }
+}
+
+/// A drive on which one discard takes ten seconds, and `$device` with little room on it. The block that listed the extents
+/// of what is removed may be a discard of its own.
+fn slow_and_full(folder: &TempDir, options: &str, mkfs: &str, script: &str) -> Guest {
+    changed_drive(folder, "slow.toml", "command_ns = 300_000", "command_ns = 10_000_000_000");
+    let script = format!(
+        "cd /; umount $mount_point; mkfs.ext4 -q -F -b 4096 -E nodiscard {mkfs} $device 256M
+         mount -o $options $device $mount_point; cd $mount_point
+         since() {{ echo waited $(($(date +%s) - $1)); }}
+         fill() {{
+             step=134217728; at=0
+             while [ $step -ge 4096 ]; do
+                 if \"$@\" fallocate -o $at -l $step full 2>/dev/null; then at=$((at + step)); else step=$((step / 2)); fi
+             done
+         }}
+         {script}
+         mount -o remount,trim_drain=0 .; check_file_system"
+    );
+    guest_of(&run_on(folder, "slow.toml", options, &script), options)
+}
+
+/// What is in flight may be all that an ordinary user has left. Renaming into a directory that needs a block waits for
+/// it, as creating does.
+#[test]
+fn a_name_that_is_moved_waits_for_what_is_in_flight() {
+    let Some(folder) = folder_with_drive(KERNEL) else { return };
+    let script = r#"
+        name=$(printf 'n%.0s' $(seq 246)); chmod 777 .; mkdir -m 777 d
+        for i in $(seq 10 24); do true >d/$name$i; done; true >${name}25
+        user() { setpriv --reuid 1000 --clear-groups "$@"; }
+        user true; user fallocate -l 32M big; touch full; chmod 666 full; fill user
+        sync; rm big; sync .; began=$(date +%s)
+        echo left $(stat -f -c %a .); user mv ${name}25 d; since $began; ls d | wc -l"#;
+    for options in ["discard=lazy", "discard=lazy,trim_reuse"] {
+        let guest = slow_and_full(&folder, options, "-m 20 -N 200", script);
+        assert!(guest.number("left") >= 8192, "{options}: {:?}", guest.lines);
+        assert!((5..25).contains(&guest.number("waited")), "{options}: {:?}", guest.lines);
+        assert_eq!(guest.lines.last().unwrap(), "16", "{options}");
+    }
+}
+
+/// What is in flight may be all that is free: when others have used the reserved clusters, or because what a transaction
+/// frees is room before its commit. What may not fail (here a block for the extents of a file that a hole is punched
+/// into) waits for it.
+#[test]
+fn what_may_not_fail_waits_for_what_is_in_flight() {
+    let Some(folder) = folder_with_drive(KERNEL) else { return };
+    let script = |meanwhile: &str| {
+        format!(
+            r#"echo 0 >/sys/fs/ext4/"${{device#/dev/}}"/reserved_clusters
+            for i in 0 2 4 6; do fallocate -o ${{i}}M -l 1M four; done
+            fallocate -l 32M big; fallocate -l 32M later; touch full; fill; sync
+            for i in $(seq 100); do fallocate -l 4K more$i 2>/dev/null || break; done; sync
+            echo left $(stat -f -c %f .); rm big; sync .; began=$(date +%s); sleep 0.2; {meanwhile}
+            fallocate -p -o 256K -l 512K four; since $began
+            echo sectors $(stat -c %b four)"#
+        )
+    };
+    for mode in ["lazy,trim_workers=1-1", "lazy,trim_workers=1-1,trim_reuse"] {
+        for meanwhile in ["true", "rm later"] {
+            let told = format!("{mode}, {meanwhile}");
+            let guest = slow_and_full(&folder, &format!("discard={mode}"), "-m 0 -N 200", &script(meanwhile));
+            assert_eq!(guest.number("left"), 0, "{told}: {:?}", guest.lines);
+            assert!((5..25).contains(&guest.number("waited")), "{told}: {:?}", guest.lines);
+            // 4 MiB without the hole, and the block for the extents.
+            assert_eq!(guest.number("sectors"), (4096 - 512) * 2 + 8, "{told}");
+        }
+    }
+}
+
+/// More workers begin with the remount, not with the next commit that frees something.
+#[test]
+fn a_remount_with_more_workers_wakes_them() {
+    let Some(folder) = folder_with_drive(KERNEL) else { return };
+    let script = "write_files 1 400; rm -- *[13579]; sync .; echo before $(counter workers)
+        mount -o remount,trim_workers=8-8 .; sleep 1; echo after $(counter workers)
+        mount -o remount,trim_drain=0 .";
+    let guest = guest_of(&run_on(&folder, "vendor2", "discard=lazy,trim_workers=1-1", script), "1-1");
+    assert_eq!(["before", "after"].map(|when| guest.number(when)), [1, 8], "{:?}", guest.lines);
 }
 
 /// `FILL_ROUNDS=5000` makes as many rounds with each drive and options.
