@@ -10,20 +10,22 @@ RESULTS = "pass notrun fail timeout died".split()
 
 
 def drawn():
-    """All tests as (suite, test), in the order in which they run."""
+    """All tests as (suite, test), in the order in which they run: the short suite first."""
     tests = []
-    if folder := os.environ.get("XFSTESTS"):
-        for fs in ("generic", "ext4", "xfs", "btrfs"):
-            for line in open(f"{folder}/tests/{fs}/group.list"):
-                number, *groups = line.split() or ["#"]
-                if "quick" in groups:
-                    tests.append(("xfstests", f"{fs}/{number}"))
-        random.Random(2026).shuffle(tests)
     if folder := os.environ.get("BLKTESTS"):
         for group in ("block", "dm"):
             numbers = sorted(name for name in os.listdir(f"{folder}/tests/{group}") if re.fullmatch(r"\d{3}", name))
             tests += [("blktests", f"{group}/{number}") for number in numbers]
         tests.append(("blktests", "dm/900"))  # kernel/dm-trim/blktests
+    if folder := os.environ.get("XFSTESTS"):
+        quick = []
+        for fs in ("generic", "ext4", "xfs", "btrfs"):
+            for line in open(f"{folder}/tests/{fs}/group.list"):
+                number, *groups = line.split() or ["#"]
+                if "quick" in groups:
+                    quick.append(("xfstests", f"{fs}/{number}"))
+        random.Random(2026).shuffle(quick)
+        tests += quick
     return tests
 
 
@@ -49,27 +51,24 @@ def read(path):
 def todo(results, *configs):
     found, rounds, batch = read(results), int(os.environ.get("ROUNDS") or 1), int(os.environ.get("BATCH") or 4)
     only = os.environ.get("TESTS", "").split()
-    tests = [(suite, test) for suite, test in drawn() if not only or test in only]
-    if unknown := set(only) - {test for _, test in tests}:
+    if unknown := set(only) - {test for _, test in drawn()}:
         sys.exit(f"TESTS: {' '.join(sorted(unknown))}: not in the suites' quick groups")
-    for at in range(0, len(tests), batch):
-        for suite in ("xfstests", "blktests"):
+    for suite in ("blktests", "xfstests"):
+        tests = [test for s, test in drawn() if s == suite and (not only or test in only)]
+        for at in range(0, len(tests), batch):
             for config in configs:
-                left = []
-                for s, test in tests[at : at + batch]:
-                    if s == suite and applies(suite, test, config):
-                        left += [test] * (rounds - len(found[config, test]))
+                mine = [test for test in tests[at : at + batch] if applies(suite, test, config)]
                 # xfstests' check takes a test once.
-                while left:
-                    once = list(dict.fromkeys(left))
-                    print(suite, config, *once)
-                    for test in once:
-                        left.remove(test)
+                for round in range(rounds):
+                    if left := [test for test in mine if len(found[config, test]) <= round]:
+                        print(suite, config, *left)
 
 
 def tables(results, made):
     found, tests = read(results), drawn()
     dates = sorted(line.split("\t")[6] for line in open(results))
+    if not dates:
+        sys.exit(f"{results}: no results yet; run scripts/test-suites first")
     out = [textwrap.fill(f"Made by {made}, from {dates[0]} to {dates[-1]} UTC.", 120), ""]
     out += ["| configuration | compared with | ran in both | passed | not run | failed | differ |", "|---|---|---|---|---|---|---|"]
     differ, reasons = [], collections.defaultdict(list)
