@@ -50,6 +50,10 @@ stacks:
 dm-trim *ARGUMENTS:
     scripts/test-dm-trim {{ARGUMENTS}}
 
+# hours of load on kernel/ext4-trim and kernel/dm-trim under KASAN, lockdep and KCSAN; goes on where it was stopped
+sanitized *ARGUMENTS:
+    scripts/test-sanitized {{ARGUMENTS}}
+
 # the Debian package on a whole Debian in qemu: reboot, kill, upgrade, downgrade, purge; needs root, qemu-system-x86, mmdebstrap
 debian:
     scripts/build-deb test
