@@ -157,7 +157,7 @@ pub(crate) fn remove_left_behind(tracing: &Path, prefix: &str) {
 }
 
 /// Sums the lost records in the text of `per_cpu/cpuN/stats`.
-fn lost_in(stats: &str) -> u64 {
+pub fn lost_in(stats: &str) -> u64 {
     let lost = |line: &str| {
         let (name, number) = line.split_once(": ")?;
         let is_lost = ["overrun", "commit overrun", "dropped events"].contains(&name);

@@ -5,6 +5,7 @@ use super::inode::Inode;
 use super::inode_table::NewInode;
 use super::journal::Handle;
 use super::layout::ROOT_INODE;
+use super::observed::Observed;
 use super::{Directory, Entry, Ext4, State};
 use crate::files::FileError;
 use crate::units::{Lpn, UNIT_BYTES, UnitRange};
@@ -354,6 +355,7 @@ impl Ext4 {
         debug_assert!(journal.running_tid().is_none_or(|tid| tid == handle.tid));
         for &range in ranges {
             self.witnessed(|witness| witness.freed(range));
+            self.observed(|| Observed::Freed(range));
             journal.free(now, range);
         }
     }

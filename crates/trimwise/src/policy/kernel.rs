@@ -112,6 +112,12 @@ impl LinuxVersion {
         (self.major, self.minor) >= (6, 7)
     }
 
+    /// Returns true if ext4 searches for a shorter window before it searches all groups: since 6.5 (7e170922f06b,
+    /// `CR_BEST_AVAIL_LEN`).
+    pub(crate) fn shortens_windows(self) -> bool {
+        (self.major, self.minor) >= (6, 5)
+    }
+
     /// Returns true if writers are paced and files written in batches: since 3.2 (143dfe8611a6).
     pub(crate) fn paces_writers(self) -> bool {
         (self.major, self.minor) >= (3, 2)
