@@ -544,15 +544,13 @@ impl Allocator {
         let want = want.min(end - file.page);
         let found = match beside {
             Some(block) => self.take_free(block, units),
-            None => {
-                self.find_in_groups(Wanted {
-                    goal_group: self.mballoc().last_window,
-                    units,
-                    units_at_last: units,
-                    least_units: want.min(units),
-                    is_data: true,
-                })?
-            }
+            None => self.find_in_groups(Wanted {
+                goal_group: self.mballoc().last_window,
+                units,
+                units_at_last: units,
+                least_units: want.min(units),
+                is_data: true,
+            })?,
         };
         self.mballoc_mut().last_window = group_of(found.start.0);
         if found.units <= want {
@@ -679,8 +677,7 @@ mod tests {
     #[test]
     fn of_equally_good_extents_the_first_is_kept() {
         let wanted = Wanted::exactly(Lpn(0), 100, true);
-        let mut search =
-            Search { wanted, goal_units: 100, best: None, scanned: 0, status: Status::Continue };
+        let mut search = Search { wanted, goal_units: 100, best: None, scanned: 0, status: Status::Continue };
         for (start, units, kept) in [
             (0, 10, 0),
             (50, 10, 0),

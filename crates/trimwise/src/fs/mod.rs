@@ -27,7 +27,7 @@ pub mod alloc;
 mod audit;
 pub mod cache;
 mod cold;
-mod discard;
+pub mod discard;
 mod extent_tree;
 mod fitrim;
 mod hash;

@@ -349,11 +349,12 @@ impl Ext4 {
         std::mem::take(&mut entry.size_bytes).div_ceil(UNIT_BYTES)
     }
 
+    /// Frees blocks of a file, the last ones first (`ext4_ext_rm_leaf`).
     pub(super) fn free_blocks(&self, handle: &Handle, ranges: &[UnitRange]) {
         let now = self.0.sim.now();
         let journal = &mut self.0.state.borrow_mut().journal;
         debug_assert!(journal.running_tid().is_none_or(|tid| tid == handle.tid));
-        for &range in ranges {
+        for &range in ranges.iter().rev() {
             self.witnessed(|witness| witness.freed(range));
             self.observed(|| Observed::Freed(range));
             journal.free(now, range);

@@ -6,10 +6,16 @@ use crate::units::{Lpn, UnitRange};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Observed {
     /// Blocks for a file's pages from `page` on.
-    Allocated { inode: u32, page: u64, goal: Lpn, wanted: u64, blocks: UnitRange },
+    Allocated {
+        inode: u32,
+        page: u64,
+        goal: Lpn,
+        wanted: u64,
+        blocks: UnitRange,
+    },
     Freed(UnitRange),
     /// A transaction takes no more handles: what follows belongs to later ones.
-    Closed { tid: u64 },
+    Closed,
 }
 
 impl Ext4 {

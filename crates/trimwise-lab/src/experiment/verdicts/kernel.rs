@@ -1,12 +1,14 @@
 //! Runs on the kernels: each repetition of each cell is one boot.
 
 use trimwise::compare::cell::{SETTLING, commit_phase};
-use trimwise::units::Bytes;
+use trimwise::units::{Bytes, Utilization};
 use trimwise_uml::cell::{KernelPolicy, KernelTarget, stale_units};
 use trimwise_uml::images::KernelImage;
 use trimwise_uml::job::{FileSystem, Outcome, Step};
 
-use super::{CAPACITY, Case, DRIVES, KERNELS, MEMORY, POLICIES, Row, Side, UTILIZATIONS, WORKLOADS, Work};
+use super::{
+    CAPACITY, Case, DRIVES, Ended, KERNELS, MEMORY, POLICIES, Row, Side, UTILIZATIONS, WORKLOADS, Work,
+};
 use crate::experiment::Request;
 use crate::experiment::model_ext4::log::{Places, Traffic};
 use crate::experiment::result::ExperimentResult;
@@ -56,7 +58,7 @@ pub(super) fn run(request: &Request) -> Result<ExperimentResult, Failure> {
         let (mut kernel, mut model) = (Vec::new(), Vec::new());
         for rep in 0..reps {
             kernel.push(run_kernel(request, image, case, rep)?);
-            model.push(super::run_model(case, rep, seed, |_| ()).map_err(Failure::run)?);
+            model.push(super::run_model(case, MEMORY, rep, seed, |_| ()).map_err(Failure::run)?.side);
             step();
         }
         Ok(Row::new(case, kernel, model))
@@ -74,11 +76,10 @@ pub(super) fn steps(case: Case<'_>, rep: u32, seed: u64) -> Result<Vec<Step>, Fa
         Step::Mount { file_system, options: policy.mount_option(file_system) },
     ];
     steps.extend(policy.trim_every(None));
-    steps.extend([
-        Step::Age { utilization: case.utilization, seed: draw },
-        Step::Sleep { ns: SETTLING.as_nanos() },
-        Step::Sleep { ns: commit_phase(rep).as_nanos() },
-    ]);
+    if case.utilization > Utilization::EMPTY {
+        steps.push(Step::Age { utilization: case.utilization, seed: draw });
+    }
+    steps.extend([Step::Sleep { ns: SETTLING.as_nanos() }, Step::Sleep { ns: commit_phase(rep).as_nanos() }]);
     steps.push(match case.workload.work {
         Work::Postmark(config) => Step::Postmark { config: format!("{config}run\n"), rep },
         Work::Scene(scene) => Step::Scene { name: scene.to_string(), seed: draw },
@@ -92,19 +93,24 @@ fn run_kernel(request: &Request, image: &KernelImage, case: Case<'_>, rep: u32) 
     let work = steps.len() - 1;
     steps.extend([Step::FreeSpace, Step::Metadata]);
     let ran = Ran::new(&guest, case.drive, CAPACITY, request.seed, steps)?;
+    Ok(ended(&ran, work, work + 1)?.side)
+}
+
+/// Reads the result of a cell whose workload was step `work`. Free space and metadata were listed from step `listed` on.
+pub(super) fn ended(ran: &Ran, work: usize, listed: usize) -> Result<Ended, Failure> {
     let duration_ns = ran.outcome(work, |outcome| match outcome {
         Outcome::Cell(cell, _) => Some(cell.duration_ns),
         Outcome::Lasted { duration_ns } => Some(*duration_ns),
         _ => None,
     })?;
-    let stale = ran.outcome(work + 1, |outcome| match outcome {
+    let stale = ran.outcome(listed, |outcome| match outcome {
         Outcome::Free(extents) => Some(stale_units(ran.port.drive().ssd(), extents)),
         _ => None,
     })?;
     let [before, after] = ran.marks.get(work..work + 2).unwrap_or_default() else {
         return Err(Failure::run("the guest did not report when the workload ran"));
     };
-    let places = Places::in_guest(&ran, work + 2, &[])?;
+    let places = Places::in_guest(ran, listed + 1, &[])?;
     let traffic = Traffic::in_guest(ran.requests(work, work), &places);
-    Ok(Side::new(duration_ns, traffic, &after.stats.since(&before.stats), stale))
+    Ok(Ended::new(duration_ns, traffic, after.stats.since(&before.stats), stale))
 }

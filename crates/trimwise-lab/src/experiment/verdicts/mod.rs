@@ -13,9 +13,9 @@ use serde::Serialize;
 use trimwise::block::BlockQueue;
 use trimwise::compare::cell::{CellError, SETTLING, audited, commit_phase};
 use trimwise::engine::Sim;
-use trimwise::fs::{Ext4, Volume};
 use trimwise::fs::host::HostConfig;
 use trimwise::fs::layout::FormatOptions;
+use trimwise::fs::{Ext4, Volume};
 use trimwise::policy::PolicySpec;
 use trimwise::profile::Profile;
 use trimwise::ssd::{Drive, SsdStats};
@@ -148,6 +148,18 @@ impl Side {
     }
 }
 
+/// One side of a repetition, and what the drive did in it.
+struct Ended {
+    side: Side,
+    stats: SsdStats,
+}
+
+impl Ended {
+    fn new(duration_ns: u64, traffic: Traffic, stats: SsdStats, stale_units: u64) -> Self {
+        Self { side: Side::new(duration_ns, traffic, &stats, stale_units), stats }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     pub linux: &'static str,
@@ -170,11 +182,12 @@ impl Row {
 /// Runs a cell in the model. `watch` is called with the file system when it is mounted.
 fn run_model(
     case: Case<'_>,
+    memory: Bytes,
     rep: u32,
     seed: u64,
     watch: impl FnOnce(&Ext4) + 'static,
-) -> Result<Side, CellError> {
-    let host = HostConfig::in_guest(case.linux.parse().expect("it is a version"), MEMORY);
+) -> Result<Ended, CellError> {
+    let host = HostConfig::in_guest(case.linux.parse().expect("it is a version"), memory);
     let sim = Sim::new();
     let profile = Profile::embedded(case.drive).expect("the device is built in");
     let drive = Drive::new(&profile.config.shrunk(CAPACITY.0)?, Default::default(), seed)?;
@@ -195,7 +208,9 @@ fn run_model(
         let fs = volume.mount(host, policy.governor()).await;
         watch(&fs);
         let sim = queue.sim();
-        ageing::age(&fs, utilization, draw).await?;
+        if utilization > Utilization::EMPTY {
+            ageing::age(&fs, utilization, draw).await?;
+        }
         sim.sleep(SETTLING).await;
         sim.sleep(commit_phase(rep)).await;
 
@@ -220,9 +235,9 @@ fn run_model(
             Err(scene) => scene.run(&fs, draw).await?.as_nanos(),
         };
         let traffic = log.stop(&fs);
-        let side = Side::new(duration_ns, traffic, &stats().since(&before), fs.stale_units());
+        let ended = Ended::new(duration_ns, traffic, stats().since(&before), fs.stale_units());
         audited(fs, drive, &policy).await?;
-        Ok(side)
+        Ok(ended)
     })?
 }
 

@@ -55,7 +55,7 @@ impl Ext4 {
             let journal = &mut state.journal;
             journal.switching = false;
             let Some(transaction) = journal.running.take() else { return };
-            self.observed(|| Observed::Closed { tid: transaction.tid });
+            self.observed(|| Observed::Closed);
             journal.committing = Some(Committing {
                 tid: transaction.tid,
                 blocks: transaction.buffers.len() as u64,
