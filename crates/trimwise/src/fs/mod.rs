@@ -27,6 +27,7 @@ pub mod alloc;
 mod audit;
 pub mod cache;
 mod cold;
+mod dirhash;
 pub mod discard;
 mod extent_tree;
 mod fitrim;

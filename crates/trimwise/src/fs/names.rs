@@ -1,5 +1,6 @@
 //! Names and inodes: creates files and directories, and removes them with all their blocks.
 
+use super::dirhash;
 use super::host::Placement;
 use super::inode::Inode;
 use super::inode_table::NewInode;
@@ -110,7 +111,7 @@ impl Ext4 {
             is_directory,
             parent: parent_inode.unwrap_or(ROOT_INODE),
             sibling: disk.directories.get(parent(path)).and_then(|d| d.newest),
-            hash: hash_of(path),
+            hash: u64::from(dirhash::of_name(path.rsplit('/').next().unwrap_or(path))),
         };
         let inode = disk.inodes.take(new_inode, &disk.allocator).expect("one is free");
         if let Some(directory) = disk.directories.get_mut(parent(path)) {

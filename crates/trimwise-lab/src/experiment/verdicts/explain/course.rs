@@ -65,7 +65,7 @@ impl Commit {
 #[derive(Debug, Default, Serialize)]
 pub struct Course {
     pub commits: Vec<Commit>,
-    #[serde(skip)]
+    /// Blocks of files, each with the number of commits before it.
     allocations: Vec<(usize, Allocation)>,
 }
 
