@@ -17,13 +17,16 @@ pub(super) fn text(explained: &Explained) -> String {
         Some(difference) => text += &differs(difference, kernel, model),
         None => {
             let commits = counted(kernel.course.commits.len() as u64, "commit");
-            text += &folded(&format!("All {commits} free the same extents."), 0);
+            text += &folded(&format!("The {commits} that freed anything freed the same extents."), 0);
         }
     }
     let from = |side: &str, of: &Option<Allocation>| match of {
         Some(of) => format!("{side}, {}", allocated(of)),
         None => format!("{side}, none"),
     };
+    if allocation.is_none() {
+        text += "All blocks of files were allocated alike.\n";
+    }
     if let Some((alike, of_kernel, of_model)) = allocation {
         text += &folded(
             &format!(
@@ -60,7 +63,7 @@ fn side_by_side(kernel: &Half, model: &Half) -> String {
         ("time for copies", &|half| time(half.drive.busy_ns.read_gc + half.drive.busy_ns.program_gc)),
         ("time for erases", &|half| time(half.drive.busy_ns.erase)),
         ("time for TRIMs", &|half| time(half.drive.busy_ns.trim)),
-        ("commits since the mount", &|half| count(half.course.commits.len() as u64)),
+        ("commits that freed", &|half| count(half.course.commits.len() as u64)),
         ("extents freed by them", &|half| {
             count(half.course.commits.iter().map(|commit| commit.extents.len() as u64).sum())
         }),
@@ -83,9 +86,11 @@ fn differs(difference: &Difference, kernel: &Half, model: &Half) -> String {
         }
     };
     let before = match number {
-        1 => "Commit 1 differs already".to_owned(),
-        2 => "Commit 1 frees the same; commit 2 is the first that differs".to_owned(),
-        _ => format!("Commits 1 to {} free the same; commit {number} is the first that differs", number - 1),
+        1 => "The first commit that frees anything differs already".to_owned(),
+        _ => format!(
+            "The first {} that free anything free the same, the next does not",
+            counted(number as u64 - 1, "commit")
+        ),
     };
     let head = folded(&format!("{before}. Linux: {}. Model: {}.", of(kernel), of(model)), 0);
     let sides = [("Only on Linux", &difference.only_kernel), ("Only in the model", &difference.only_model)];
@@ -115,7 +120,7 @@ fn only(title: &str, freed: &[Freed]) -> String {
 }
 
 fn allocated(of: &Allocation) -> String {
-    let Allocation { inode, page, goal, wanted, blocks, how } = of;
+    let Allocation { inode, page, goal, wanted, blocks, how, .. } = of;
     let how = if how.is_empty() { String::new() } else { format!(" ({how})") };
     let (goal, start, units) = (goal.0, blocks.start.0, blocks.units);
     format!(

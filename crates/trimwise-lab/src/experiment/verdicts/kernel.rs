@@ -112,5 +112,5 @@ pub(super) fn ended(ran: &Ran, work: usize, listed: usize) -> Result<Ended, Fail
     };
     let places = Places::in_guest(ran, listed + 1, &[])?;
     let traffic = Traffic::in_guest(ran.requests(work, work), &places);
-    Ok(Ended::new(duration_ns, traffic, after.stats.since(&before.stats), stale))
+    Ok(Ended::new(after.at.0, duration_ns, traffic, after.stats.since(&before.stats), stale))
 }

@@ -150,13 +150,15 @@ impl Side {
 
 /// One side of a repetition, and what the drive did in it.
 struct Ended {
+    /// When the workload ended.
+    at_ns: u64,
     side: Side,
     stats: SsdStats,
 }
 
 impl Ended {
-    fn new(duration_ns: u64, traffic: Traffic, stats: SsdStats, stale_units: u64) -> Self {
-        Self { side: Side::new(duration_ns, traffic, &stats, stale_units), stats }
+    fn new(at_ns: u64, duration_ns: u64, traffic: Traffic, stats: SsdStats, stale_units: u64) -> Self {
+        Self { at_ns, side: Side::new(duration_ns, traffic, &stats, stale_units), stats }
     }
 }
 
@@ -235,7 +237,8 @@ fn run_model(
             Err(scene) => scene.run(&fs, draw).await?.as_nanos(),
         };
         let traffic = log.stop(&fs);
-        let ended = Ended::new(duration_ns, traffic, stats().since(&before), fs.stale_units());
+        let ended =
+            Ended::new(sim.now().as_nanos(), duration_ns, traffic, stats().since(&before), fs.stale_units());
         audited(fs, drive, &policy).await?;
         Ok(ended)
     })?

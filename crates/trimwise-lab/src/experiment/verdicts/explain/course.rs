@@ -22,6 +22,7 @@ pub(super) enum Kind {
 /// Blocks for pages of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Allocation {
+    pub at_ns: u64,
     pub inode: u32,
     pub page: u64,
     #[serde(rename = "goal_block", serialize_with = "block")]
@@ -37,13 +38,13 @@ pub struct Allocation {
 }
 
 impl Allocation {
+    /// Returns true if these are the same blocks for the same pages. The sides may number inodes differently.
     fn is_like(&self, other: &Self) -> bool {
-        (self.inode, self.page, self.wanted, self.blocks)
-            == (other.inode, other.page, other.wanted, other.blocks)
+        (self.page, self.wanted, self.blocks) == (other.page, other.wanted, other.blocks)
     }
 }
 
-/// What a transaction has freed.
+/// A transaction that has freed blocks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Commit {
     pub at_ns: u64,
@@ -61,18 +62,18 @@ impl Commit {
     }
 }
 
-/// The commits of one side since the mount.
+/// The commits of one side, since the mount, that free blocks.
 #[derive(Debug, Default, Serialize)]
 pub struct Course {
     pub commits: Vec<Commit>,
-    /// Blocks of files, each with the number of commits before it.
+    /// In order, each with the number of these commits before it.
     allocations: Vec<(usize, Allocation)>,
 }
 
 /// The first commit that frees other extents.
 #[derive(Debug, Serialize)]
 pub struct Difference {
-    /// Number of the commit since the mount, from 1.
+    /// Number of the commit among those that free blocks, from 1.
     pub commit: u64,
     pub only_kernel: Vec<Freed>,
     pub only_model: Vec<Freed>,
@@ -109,6 +110,7 @@ impl Course {
                     course.allocations.push((course.commits.len(), allocation.clone()));
                 }
                 Kind::Freed(blocks) => freed.push(*blocks),
+                Kind::Closed if freed.is_empty() => {}
                 Kind::Closed => {
                     let count = freed.len() as u64;
                     let mut extents = merged(freed.drain(..));
@@ -178,7 +180,8 @@ mod tests {
 
     fn allocated(inode: u32, start: u64, units: u64) -> Kind {
         let (goal, how) = (Lpn(start), String::new());
-        Kind::Allocated(Allocation { inode, page: 0, goal, wanted: units, blocks: range(start, units), how })
+        let blocks = range(start, units);
+        Kind::Allocated(Allocation { at_ns: 7, inode, page: 0, goal, wanted: units, blocks, how })
     }
 
     fn course(kinds: &[Kind]) -> Course {

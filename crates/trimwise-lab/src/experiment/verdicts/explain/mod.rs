@@ -63,7 +63,7 @@ pub struct Half {
 
 impl Half {
     fn new(ended: Ended, course: Course) -> Self {
-        let Ended { side, stats } = ended;
+        let Ended { side, stats, .. } = ended;
         Self { duration_ns: side.duration_ns, traffic: side.traffic, drive: stats, course }
     }
 }
@@ -231,19 +231,30 @@ impl Chosen {
         let ended = super::run_model(self.case(), self.memory, 0, seed, |fs| {
             let sim = fs.queue().sim().clone();
             fs.observe(move |observed| {
+                let at_ns = sim.now().as_nanos();
                 let kind = match observed {
                     Observed::Allocated { inode, page, goal, wanted, blocks } => {
                         let how = String::new();
-                        Kind::Allocated(Allocation { inode: inode + 1, page, goal, wanted, blocks, how })
+                        Kind::Allocated(Allocation {
+                            at_ns,
+                            inode: inode + 1,
+                            page,
+                            goal,
+                            wanted,
+                            blocks,
+                            how,
+                        })
                     }
                     Observed::Freed(blocks) => Kind::Freed(blocks),
                     Observed::Closed => Kind::Closed,
                 };
-                noted.borrow_mut().push(Seen { at_ns: sim.now().as_nanos(), kind });
+                noted.borrow_mut().push(Seen { at_ns, kind });
             });
         });
         let ended = ended.map_err(Failure::run)?;
-        Ok(Half::new(ended, Course::of(&seen.take())))
+        let mut seen = seen.take();
+        seen.retain(|seen| seen.at_ns <= ended.at_ns);
+        Ok(Half::new(ended, Course::of(&seen)))
     }
 }
 

@@ -38,7 +38,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Seen>, Failure> {
                 continue;
             }
             "ext4_allocate_blocks" if !fields.is_data() => continue,
-            "ext4_allocate_blocks" => Kind::Allocated(fields.allocation(&search).ok_or_else(wrong)?),
+            "ext4_allocate_blocks" => Kind::Allocated(fields.allocation(at_ns, &search).ok_or_else(wrong)?),
             "ext4_mballoc_free" => Kind::Freed(fields.after("extent").and_then(place).ok_or_else(wrong)?),
             "jbd2_commit_flushing" => Kind::Closed,
             _ => return Err(wrong()),
@@ -90,8 +90,9 @@ impl<'a> Fields<'a> {
         Some(Search { wanted: place(self.after("orig")?)?.units, how })
     }
 
-    fn allocation(&self, search: &Search) -> Option<Allocation> {
+    fn allocation(&self, at_ns: u64, search: &Search) -> Option<Allocation> {
         Some(Allocation {
+            at_ns,
             inode: self.number("ino")?.try_into().ok()?,
             page: self.number("lblk")?,
             goal: Lpn(self.number("goal")?),
@@ -135,13 +136,14 @@ mod tests {
  jbd2/vda-8-30 [000] ..... 6.570123: jbd2_commit_flushing: dev 98,0 transaction 2 sync 0
 ";
         let seen = parse(text).unwrap();
-        let allocated = |inode, units, start, how: &str| {
+        let allocated = |at_ns, inode, units, start, how: &str| {
             let (blocks, how) = (UnitRange::new(Lpn(start), units), how.to_owned());
-            Kind::Allocated(Allocation { inode, page: 0, goal: Lpn(557_056), wanted: units, blocks, how })
+            let goal = Lpn(557_056);
+            Kind::Allocated(Allocation { at_ns, inode, page: 0, goal, wanted: units, blocks, how })
         };
         let expected = [
-            (1_564_923_000, allocated(13, 5, 557_568, "search for 512, CR_POWER2_ALIGNED")),
-            (1_564_924_000, allocated(14, 7, 557_573, "kept")),
+            (1_564_923_000, allocated(1_564_923_000, 13, 5, 557_568, "search for 512, CR_POWER2_ALIGNED")),
+            (1_564_924_000, allocated(1_564_924_000, 14, 7, 557_573, "kept")),
             (2_000_000_000, Kind::Freed(UnitRange::new(Lpn(557_568), 5))),
             (6_570_123_000, Kind::Closed),
         ];
