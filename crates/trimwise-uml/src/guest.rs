@@ -333,7 +333,7 @@ fn perform(step: &Step, background: &mut Background, teller: &Teller) -> Result<
         Step::Sleep { ns } => {
             std::thread::sleep(Duration::from_nanos(*ns));
         }
-        Step::Record { tracepoints, buffer_kib } => record(tracepoints, *buffer_kib)?,
+        Step::Record { tracepoints } => record(tracepoints)?,
         Step::Read { path } => return read_pattern(Path::new(path)).map(Outcome::Text),
         Step::Metadata => return metadata().map(Outcome::Metadata),
         Step::FreeSpace => return free_space().map(Outcome::Free),
@@ -721,14 +721,13 @@ fn fill(file: &mut fs::File, bytes: u64, value: u8) -> io::Result<()> {
     Ok(())
 }
 
-fn record(tracepoints: &[String], buffer_kib: u64) -> Result<(), Failed> {
+fn record(tracepoints: &[String]) -> Result<(), Failed> {
     let tracing = Path::new(TRACING);
     mount("tracefs", tracing, "tracefs", MountFlags::empty(), None)
         .map_err(|errno| format!("this kernel has no tracepoints (tracefs: {errno})"))?;
     let write = |file: &Path, text: &str| {
         fs::write(file, text).map_err(|e| Failed::from(format!("{}: {e}", file.display())))
     };
-    write(&tracing.join("buffer_size_kb"), &buffer_kib.to_string())?;
     // The default clock has ticks of 10 ms here.
     write(&tracing.join("trace_clock"), "mono")?;
     for tracepoint in tracepoints {

@@ -152,11 +152,11 @@ pub enum Step {
     Sleep {
         ns: u64,
     },
-    /// From now on, records these tracepoints (`ext4/ext4_mballoc_free`) in a buffer of this many KiB per processor, which
-    /// [`TRACE`] then has as text.
+    /// From now on, records these tracepoints (`ext4/ext4_mballoc_free`), which [`TRACE`] then has as text. The kernel's
+    /// command line must enable one and set the buffer's size, so that the buffer is there when the kernel first counts
+    /// its memory.
     Record {
         tracepoints: Vec<String>,
-        buffer_kib: u64,
     },
     /// Reads files of `/proc` and `/sys`; `*` stands for one component of a path.
     Read {

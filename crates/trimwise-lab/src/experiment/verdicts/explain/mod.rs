@@ -20,7 +20,7 @@ use trimwise::units::{Bytes, Utilization};
 use trimwise::workload::postmark::PostmarkConfig;
 use trimwise_linux::program_end::expect_success;
 use trimwise_uml::images::KernelImage;
-use trimwise_uml::job::{FileSystem, Outcome, Said, Step, TRACE, TRACE_STATISTICS};
+use trimwise_uml::job::{FileSystem, Guest, Outcome, Said, Step, TRACE, TRACE_STATISTICS};
 
 use super::{
     CAPACITY, Case, DRIVES, Ended, KERNELS, MEMORY, POLICIES, UTILIZATIONS, WORKLOADS, Work, Workload, kernel,
@@ -31,7 +31,7 @@ pub use course::{Allocation, Commit, Course, Difference, Freed};
 use course::{Kind, Seen};
 
 /// Buffer for tracepoints, which the guest has on top of the memory of a cell.
-const BUFFER: Bytes = Bytes::mib(128);
+const BUFFER: Bytes = Bytes::mib(32);
 /// Least memory of a guest: below, its buffers and this program leave nothing for files.
 const MEMORY_MIN: Bytes = Bytes::mib(128);
 
@@ -200,7 +200,11 @@ impl Chosen {
 
     fn on_kernel(&self, seed: u64, bounds: &Bounds) -> Result<Half, Failure> {
         let case = self.case();
-        let guest = guests::guest(&self.image, Bytes(self.memory.0 + BUFFER.0), bounds)?;
+        let options = format!("trace_buf_size={} trace_event=jbd2:jbd2_commit_flushing", BUFFER.0);
+        let guest = Guest {
+            boot: options.parse().map_err(Failure::run)?,
+            ..guests::guest(&self.image, Bytes(self.memory.0 + BUFFER.0), bounds)?
+        };
         let mut steps = kernel::steps(case, 0, seed)?;
         let mounts = |step: &Step| matches!(step, Step::Mount { file_system: FileSystem::Ext4, .. });
         let mount = steps.iter().position(mounts).unwrap_or(0);
@@ -210,7 +214,7 @@ impl Chosen {
         };
         steps.splice(mount + 1..mount + 1, self.sysctls.iter().map(set));
         let tracepoints = trace::TRACEPOINTS.map(str::to_owned).to_vec();
-        steps.insert(mount, Step::Record { tracepoints, buffer_kib: BUFFER.0 >> 10 });
+        steps.insert(mount, Step::Record { tracepoints });
         let text = steps.len();
         steps.extend([TRACE, TRACE_STATISTICS].map(|path| Step::Read { path: path.to_owned() }));
         steps.extend([Step::FreeSpace, Step::Metadata]);
