@@ -883,6 +883,21 @@ mod tests {
         assert_eq!(allocator.mballoc().preallocated_units(), 128 - 5);
     }
 
+    /// On average extents are too short even for a chunk cut by three orders. Since Linux 6.5 the search then goes on
+    /// for the five blocks that were asked for (`ac_orig_goal_len`), and takes the hole of just five; before, for a
+    /// whole chunk, which lies in the 600 blocks, though not as one buddy.
+    #[test]
+    fn where_no_chunk_is_to_be_had_a_small_file_takes_a_hole_of_its_size() {
+        let holes = (0..100).map(|i| (i * 8, 3)).chain([(1_001, 5), (1_537, 600)]);
+        for (never_shortens, taken, kept) in [(false, 1_001, 0), (true, 1_537, CHUNK_UNITS - 5)] {
+            let mut allocator = with_holes(holes.clone());
+            allocator.mballoc_mut().set_never_shortens(never_shortens);
+            let found = file(&mut allocator, GROUP_UNITS, closed(1, 5), 5);
+            assert_eq!(found, UnitRange::new(Lpn(GROUP_UNITS + taken), 5));
+            assert_eq!(allocator.mballoc().preallocated_units(), kept);
+        }
+    }
+
     /// The request is for page 100 of a window of 128 pages; the search finds the last 32.
     #[test]
     fn a_window_that_was_cut_lies_at_the_end_if_the_request_does() {

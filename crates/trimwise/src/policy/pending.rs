@@ -320,6 +320,21 @@ mod tests {
         set.take(Lpn(0), 1, units_max)
     }
 
+    /// Freed are 100 to 110 and 0 to 4. An allocation takes the middle of the first.
+    #[test]
+    fn in_order_the_first_freed_goes_first_as_far_as_it_is_left() {
+        let mut set = PendingSet::in_order();
+        set.insert(range(100, 10));
+        set.insert(range(0, 4));
+        set.withdraw(range(103, 4));
+        let mut taken = Vec::new();
+        while let Some(token) = take_first(&mut set, u64::MAX) {
+            taken.push(token.range());
+            set.settle(token);
+        }
+        assert_eq!(taken, [range(100, 3), range(107, 3), range(0, 4)]);
+    }
+
     #[test]
     fn an_allocation_splits_a_pending_extent() {
         let mut set = PendingSet::default();
