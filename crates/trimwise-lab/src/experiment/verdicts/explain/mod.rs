@@ -257,7 +257,8 @@ impl Chosen {
         });
         let ended = ended.map_err(Failure::run)?;
         let mut seen = seen.take();
-        seen.retain(|seen| seen.at_ns <= ended.at_ns);
+        // The unmount that follows commits at the same instant.
+        seen.retain(|seen| seen.at_ns < ended.at_ns);
         Ok(Half::new(ended, Course::of(&seen)))
     }
 }
