@@ -15,7 +15,7 @@ use trimwise_uml::cell::{KernelCellError, KernelTarget, new_disk};
 use trimwise_uml::disk::{Disk, Mark, TraceEntry};
 use trimwise_uml::images::{self, BuiltSet, KernelImage, KernelName};
 use trimwise_uml::job::{
-    FileExtent, FileSystem, Guest, INIT_BYTES, Job, JobError, Outcome, Step, StepReport,
+    BootOptions, FileExtent, FileSystem, Guest, INIT_BYTES, Job, JobError, Outcome, Step, StepReport,
 };
 use trimwise_uml::machine::{Limits, MachineError};
 
@@ -69,6 +69,7 @@ pub fn guest(image: &KernelImage, memory: Bytes, bounds: &Bounds) -> Result<Gues
         daemon: None,
         init: this_program()?,
         memory,
+        boot: BootOptions::default(),
         limits: bounds.limits,
         interrupted: Arc::clone(&bounds.stop),
     })

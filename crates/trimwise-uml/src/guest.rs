@@ -52,6 +52,7 @@ use trimwise_linux::directory::RealDirectory;
 use trimwise_linux::ioctl::{Fsmap, FsmapQuery, FstrimRange, credit_randomness, fitrim};
 use trimwise_linux::kernel_target::TRIM_TARGET;
 use trimwise_linux::mount::{Mount, parse_mountinfo};
+use trimwise_linux::tracefs::TRACING;
 use vm_memory::MmapRegion;
 
 const DISK: &str = "/dev/vda";
@@ -332,6 +333,7 @@ fn perform(step: &Step, background: &mut Background, teller: &Teller) -> Result<
         Step::Sleep { ns } => {
             std::thread::sleep(Duration::from_nanos(*ns));
         }
+        Step::Record { tracepoints } => record(tracepoints)?,
         Step::Read { path } => return read_pattern(Path::new(path)).map(Outcome::Text),
         Step::Metadata => return metadata().map(Outcome::Metadata),
         Step::FreeSpace => return free_space().map(Outcome::Free),
@@ -715,6 +717,25 @@ fn fill(file: &mut fs::File, bytes: u64, value: u8) -> io::Result<()> {
         let length = left.min(FILLED_AT_ONCE);
         file.write_all(&piece[..length as usize])?;
         left -= length;
+    }
+    Ok(())
+}
+
+fn record(tracepoints: &[String]) -> Result<(), Failed> {
+    let tracing = Path::new(TRACING);
+    mount("tracefs", tracing, "tracefs", MountFlags::empty(), None)
+        .map_err(|errno| format!("this kernel has no tracepoints (tracefs: {errno})"))?;
+    let write = |file: &Path, text: &str| {
+        fs::write(file, text).map_err(|e| Failed::from(format!("{}: {e}", file.display())))
+    };
+    // The default clock has ticks of 10 ms here.
+    write(&tracing.join("trace_clock"), "mono")?;
+    for tracepoint in tracepoints {
+        let enable = tracing.join("events").join(tracepoint).join("enable");
+        if !enable.exists() {
+            return Err(format!("this kernel has no tracepoint {tracepoint}").into());
+        }
+        write(&enable, "1")?;
     }
     Ok(())
 }

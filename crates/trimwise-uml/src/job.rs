@@ -32,6 +32,10 @@ pub const DAEMON: &str = "/tmp/run/trimwised";
 pub const MOUNT_POINT: &str = "/tmp/fs";
 /// Node of a guest's second disk.
 pub const SECOND_NODE: &str = "/dev/vdb";
+/// File in a guest that has what [`Step::Record`] recorded.
+pub const TRACE: &str = "/sys/kernel/tracing/trace";
+/// Files in a guest that have the number of records that the buffers lost.
+pub const TRACE_STATISTICS: &str = "/sys/kernel/tracing/per_cpu/*/stats";
 /// Environment variable that names the second disk, if there is one, to programs in a guest.
 pub(crate) const SECOND_DISK: &str = "TRIMWISE_DISK";
 /// Memory that a guest has on top of what was asked for, for this program as its init. Init takes exactly this much at
@@ -147,6 +151,12 @@ pub enum Step {
     Sync,
     Sleep {
         ns: u64,
+    },
+    /// From now on, records these tracepoints (`ext4/ext4_mballoc_free`), which [`TRACE`] then has as text. The kernel's
+    /// command line must enable one and set the buffer's size, so that the buffer is there when the kernel first counts
+    /// its memory.
+    Record {
+        tracepoints: Vec<String>,
     },
     /// Reads files of `/proc` and `/sys`; `*` stands for one component of a path.
     Read {
@@ -336,6 +346,7 @@ impl Step {
             Self::Fitrim { .. } => "FITRIM".to_owned(),
             Self::Sync => "sync".to_owned(),
             Self::Sleep { .. } => "sleep".to_owned(),
+            Self::Record { .. } => "recording tracepoints".to_owned(),
             Self::Read { path } => format!("reading {path}"),
             Self::Metadata | Self::FreeSpace => "GETFSMAP".to_owned(),
             Self::TrimEvery { .. } => "FITRIM at intervals".to_owned(),

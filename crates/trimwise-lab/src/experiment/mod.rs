@@ -15,7 +15,7 @@ pub mod result;
 pub mod sandforce;
 pub mod set;
 mod settling;
-mod verdicts;
+pub mod verdicts;
 mod verdicts_fs;
 
 use std::sync::atomic::{AtomicU64, Ordering};

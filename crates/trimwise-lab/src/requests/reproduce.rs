@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::experiment::result::ExperimentResult;
+use crate::experiment::verdicts::{self, explain::Explained};
 use crate::experiment::{ALL, Experiment, On, Request};
 use crate::guests::{self, Bounds};
 use crate::requests::limits;
@@ -195,6 +196,22 @@ pub fn run_of(
         Some(failure) if made.is_empty() => Err(failure),
         ended_by => Ok(Reproduced { made, ended_by }),
     }
+}
+
+/// Runs one cell of `verdicts-ext4` in the model and on the kernel, and finds the first difference.
+pub fn explain(
+    request: &ReproduceRequest,
+    cell: &[String],
+    caller: &dyn Caller,
+) -> Result<Explained, Failure> {
+    if request.name.as_deref() != Some("verdicts-ext4") {
+        let of = Mistake::on("explain").because("only the cells of verdicts-ext4 run on both sides");
+        return Err(of.expected("reproduce verdicts-ext4 with it").fail());
+    }
+    request.limits.check()?;
+    let chosen = verdicts::explain::choose(cell)?;
+    let stop = caller.stop(OnInterrupt::StopAfterRun)?;
+    chosen.run(defaults::SEED, &Bounds { limits: limits(&request.limits), stop })
 }
 
 /// Parses where to run.

@@ -26,6 +26,39 @@ fn the_model_says_of_a_mail_spool_what_the_real_ext4_says() {
     }
 }
 
+/// On a new file system, where neither the drive's history nor memory decides when data are written: each block of a
+/// file lies where the kernel puts it, and each commit frees what the kernel's frees.
+#[test]
+fn the_model_frees_commit_by_commit_what_the_real_ext4_frees() {
+    if image("6.12").is_none() {
+        return;
+    }
+    let output = reproduce("verdicts-ext4 --explain spool 0% --json -").output().unwrap();
+    assert!(output.status.success(), "{}", error(&output));
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&result["difference"], &result["allocation"]), (&Value::Null, &Value::Null));
+    let extents = |side: &str| -> Vec<Value> {
+        let commits = result[side]["commits"].as_array().unwrap();
+        commits.iter().map(|commit| commit["extents"].clone()).collect()
+    };
+    // Of 9,000 mails 3,000 are kept.
+    let (kernel, model) = (extents("kernel"), extents("model"));
+    assert!(kernel.len() > 5_900, "{}", kernel.len());
+    assert_eq!(kernel, model);
+}
+
+#[test]
+fn a_cell_that_cannot_be_explained_is_refused_with_what_can_be() {
+    refused(
+        "verdicts-ext4 --explain tiny",
+        &["--explain tiny", "spool", "nvme-generic", "0%", "PostMark file"],
+    );
+    refused("verdicts-ext4 --explain mail spool", &["one workload"]);
+    refused("verdicts-ext4 --explain mail 64MiB", &["at least 128 MiB"]);
+    refused("verdicts-ext4 --explain /nowhere.pm", &["/nowhere.pm", "No such file"]);
+    refused("lazy-3 --explain mail", &["--explain", "verdicts-ext4"]);
+}
+
 /// The claims that hold over all cells, and those that hold in this one.
 const OF_ALL: [&str; 2] = ["verdicts-duration", "verdicts-wa"];
 const OF_CELL: [&str; 5] =

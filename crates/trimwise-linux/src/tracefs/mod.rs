@@ -161,7 +161,7 @@ pub fn remove_unused(tracing: &Path, prefix: &str, is_unused: impl Fn(&str) -> b
 }
 
 /// Sums the lost records in the text of `per_cpu/cpuN/stats`.
-fn lost_in(stats: &str) -> u64 {
+pub fn lost_in(stats: &str) -> u64 {
     let lost = |line: &str| {
         let (name, number) = line.split_once(": ")?;
         let is_lost = ["overrun", "commit overrun", "dropped events"].contains(&name);

@@ -29,6 +29,8 @@ pub struct Guest {
     /// Path of `trimwised`, which is copied for the guest, for jobs with a [`Step::Daemon`].
     pub daemon: Option<PathBuf>,
     pub memory: Bytes,
+    /// Options for the kernel's command line.
+    pub boot: BootOptions,
     pub limits: Limits,
     pub interrupted: Arc<AtomicBool>,
 }
@@ -109,7 +111,7 @@ impl Guest {
 
     /// Like [`Guest::run`], but returns the kernel's complaints instead of failing.
     pub fn run_in_any_case(&self, job: &Job, disks: &mut [Disk]) -> Result<JobReport, JobError> {
-        self.run_logged(job, disks, &BootOptions::default(), &mut Vec::new(), &mut |_, _| ())
+        self.run_logged(job, disks, &self.boot, &mut Vec::new(), &mut |_, _| ())
     }
 
     /// Like [`Guest::run_in_any_case`], with options for the kernel's command line. `log` receives the kernel's log,

@@ -5,6 +5,8 @@
 //! cannot be allocated. Under the availability rule "after issue" they are not free yet; under the other rules they are
 //! taken out of the allocator while the command runs, as `ext4_trim_extent` does.
 
+use std::collections::BTreeMap;
+
 use super::alloc::{GROUP_UNITS, group_of};
 use super::{COMMIT_INTERVAL, Ext4, Inner, State};
 use crate::engine::Standstill;
@@ -239,18 +241,39 @@ impl Ext4 {
     }
 }
 
-/// Merges the extents of one transaction as the kernel does: those that touch inside a block group become one
-/// (`ext4_try_merge_freed_extent`).
-fn merged(mut extents: Vec<UnitRange>) -> Vec<UnitRange> {
-    extents.sort_unstable_by_key(|range| range.start);
-    extents.dedup_by(|next, kept| {
-        let touch = kept.end() == next.start && group_of(kept.start.0) == group_of(next.start.0);
-        if touch {
-            kept.units += next.units;
+/// Merges the extents that one transaction freed, in that order, as the kernel does: those that touch inside a block group
+/// become one, which takes the place of the last (`ext4_mb_free_metadata`, `ext4_try_merge_freed_extent`).
+pub fn merged(freed: impl IntoIterator<Item = UnitRange>) -> Vec<UnitRange> {
+    let mut by_start: BTreeMap<u64, (UnitRange, usize)> = BTreeMap::new();
+    let mut order = 0;
+    for range in freed {
+        let mut at = range.start;
+        while at < range.end() {
+            let mut new = UnitRange::between(at, range.end().min(Lpn((group_of(at.0) + 1) * GROUP_UNITS)));
+            at = new.end();
+            let before = by_start.range(..new.start.0).next_back().map(|(_, &(before, _))| before);
+            if let Some(before) =
+                before.filter(|before| before.end() == new.start && !is_group_start(new.start))
+            {
+                by_start.remove(&before.start.0);
+                new = UnitRange::between(before.start, new.end());
+            }
+            if !is_group_start(new.end())
+                && let Some((behind, _)) = by_start.remove(&new.end().0)
+            {
+                new.units += behind.units;
+            }
+            by_start.insert(new.start.0, (new, order));
+            order += 1;
         }
-        touch
-    });
-    extents
+    }
+    let mut merged: Vec<(UnitRange, usize)> = by_start.into_values().collect();
+    merged.sort_unstable_by_key(|&(_, order)| order);
+    merged.into_iter().map(|(range, _)| range).collect()
+}
+
+fn is_group_start(block: Lpn) -> bool {
+    block.0.is_multiple_of(GROUP_UNITS)
 }
 
 #[cfg(test)]
@@ -262,7 +285,15 @@ mod tests {
         let range = |start, units| UnitRange::new(Lpn(start), units);
         let freed =
             [range(GROUP_UNITS, 4), range(8, 4), range(20, 1), range(4, 4), range(GROUP_UNITS - 4, 4)];
-        let expected = [range(4, 8), range(20, 1), range(GROUP_UNITS - 4, 4), range(GROUP_UNITS, 4)];
-        assert_eq!(merged(freed.to_vec()), expected);
+        let expected = [range(GROUP_UNITS, 4), range(20, 1), range(4, 8), range(GROUP_UNITS - 4, 4)];
+        assert_eq!(merged(freed), expected);
+    }
+
+    #[test]
+    fn what_joins_two_freed_extents_comes_last_and_what_crosses_a_group_is_two() {
+        let range = |start, units| UnitRange::new(Lpn(start), units);
+        let freed = [range(0, 4), range(8, 4), range(100, 1), range(4, 4), range(GROUP_UNITS - 2, 5)];
+        let expected = [range(100, 1), range(0, 12), range(GROUP_UNITS - 2, 2), range(GROUP_UNITS, 3)];
+        assert_eq!(merged(freed), expected);
     }
 }

@@ -116,6 +116,8 @@ pub struct HostConfig {
     pub file_time_step: SimDuration,
     /// Each processor keeps long lists of pages that it freed (`page_lists.rs`).
     pub lists_free_pages: bool,
+    /// The allocator searches for a shorter window before it searches all groups.
+    pub shortens_windows: bool,
     /// Number of transactions of maximum size that fit into a journal.
     pub transactions_in_journal: u64,
     /// Largest read-ahead (`read_ahead_kb`, default 128 KiB).
@@ -162,6 +164,7 @@ impl HostConfig {
             converts_unwritten: linux.converts_unwritten(),
             file_time_step: SimDuration::from_millis(4), // of 250 ticks a second
             lists_free_pages: linux.lists_free_pages(),
+            shortens_windows: linux.shortens_windows(),
             transactions_in_journal: linux.transactions_in_journal(),
             kept_units_max: if linux.keeps_blocks() { 4_096 } else { 0 },
             // Debian's CONFIG_HZ.
@@ -212,6 +215,7 @@ impl HostConfig {
             converts_unwritten: false,
             file_time_step: SimDuration::ZERO,
             lists_free_pages: false,
+            shortens_windows: false,
             transactions_in_journal: 4,
             writeback: Writeback::AtTheLimit,
             read_ahead: Bytes::kib(128),

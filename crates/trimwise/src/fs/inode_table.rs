@@ -156,7 +156,6 @@ impl InodeTable {
         let (average_inodes, average_units) = (free_inodes / count, sum(|flex| flex.free_units) / count);
         let from = |first: u64| (0..count).map(move |i| ((first + i) % count) as usize);
         let flex = if is_of_root {
-            // Linux starts at a hash of the name, seeded per file system.
             let suits = |flex: &usize| {
                 let Flex { free_inodes, free_units, .. } = flexes[*flex];
                 free_inodes > 0 && free_inodes >= average_inodes && free_units >= average_units

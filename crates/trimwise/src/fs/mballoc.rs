@@ -68,6 +68,8 @@ pub(super) struct Mballoc {
     newly_preallocated: Vec<UnitRange>,
     /// Blocks of a stripe (`s_stripe`); 0: none.
     stripe_units: u64,
+    /// The search has no [`Criterion::AverageOfLess`]: up to Linux 6.4.
+    never_shortens: bool,
     /// Group of the last window (`s_mb_last_group`).
     last_window: u64,
     /// Groups by the order of the average length of their free extents (`s_mb_avg_fragment_size`).
@@ -103,12 +105,22 @@ enum Status {
     Break,
 }
 
-struct Search {
+/// What to search for.
+#[derive(Clone, Copy)]
+struct Wanted {
     goal_group: u64,
-    goal_units: u64,
-    window_units: u64,
+    units: u64,
+    /// Units to search for once a search for fewer than `units` was in vain (`ac_orig_goal_len`).
+    units_at_last: u64,
+    /// Units that were asked for, before they became a window or a chunk.
     least_units: u64,
     is_data: bool,
+}
+
+struct Search {
+    wanted: Wanted,
+    /// Units to search for now.
+    goal_units: u64,
     best: Option<UnitRange>,
     scanned: usize,
     status: Status,
@@ -147,6 +159,13 @@ fn buddies_from(block: u64, extent_end: u64, wanted: u64) -> UnitRange {
     UnitRange::new(Lpn(block), end - block)
 }
 
+impl Wanted {
+    fn exactly(goal: Lpn, units: u64, is_data: bool) -> Self {
+        let goal_group = group_of(goal.0);
+        Self { goal_group, units, units_at_last: units, least_units: units, is_data }
+    }
+}
+
 impl Search {
     fn is_good(&self, allocator: &Allocator, criterion: Criterion, group: u64) -> bool {
         let count = allocator.count(group);
@@ -155,7 +174,7 @@ impl Search {
         }
         match criterion {
             Criterion::Buddy => {
-                let has_metadata = self.is_data && group.is_multiple_of(FLEX_GROUPS);
+                let has_metadata = self.wanted.is_data && group.is_multiple_of(FLEX_GROUPS);
                 let largest = allocator.mballoc().largest[group as usize];
                 !has_metadata
                     && count.units >= self.goal_units
@@ -283,14 +302,14 @@ impl Search {
             self.through_lists(allocator, Criterion::Buddy);
         }
         self.through_lists(allocator, Criterion::Average);
-        if self.is_data {
+        if self.wanted.is_data && !allocator.mballoc().never_shortens {
             self.through_lists(allocator, Criterion::AverageOfLess);
         }
         for criterion in [Criterion::Enough, Criterion::Any] {
             let groups = allocator.groups() as u64;
             for i in 0..groups {
                 if self.status == Status::Continue {
-                    self.scan(allocator, criterion, (self.goal_group + i) % groups);
+                    self.scan(allocator, criterion, (self.wanted.goal_group + i) % groups);
                 }
             }
         }
@@ -300,7 +319,7 @@ impl Search {
     /// Scans the groups of the suitable lists, beginning with the goal's group and wrapping around.
     fn through_lists(&mut self, allocator: &Allocator, criterion: Criterion) {
         let (groups, lists) = (allocator.groups() as u64, allocator.mballoc());
-        let first = self.goal_group;
+        let first = self.wanted.goal_group;
         for range in [first..groups, 0..first] {
             match criterion {
                 Criterion::Buddy => {
@@ -314,14 +333,14 @@ impl Search {
                     }
                 }
                 _ => {
-                    let most = self.window_units.max(1).ilog2();
+                    let most = self.wanted.units.max(1).ilog2();
                     let mut least = most.saturating_sub(TRIM_ORDERS);
                     let stripe = lists.stripe_units;
                     if 1 << least < stripe {
                         least = stripe.ilog2();
                     }
-                    if 1 << least < self.least_units {
-                        least = self.least_units.ilog2() + 1;
+                    if 1 << least < self.wanted.least_units {
+                        least = self.wanted.least_units.ilog2() + 1;
                     }
                     for order in (least..=most).rev() {
                         if self.status != Status::Continue {
@@ -334,8 +353,8 @@ impl Search {
                 }
             }
         }
-        if self.status == Status::Continue {
-            self.goal_units = self.window_units;
+        if criterion == Criterion::AverageOfLess && self.status == Status::Continue {
+            self.goal_units = self.wanted.units_at_last;
         }
     }
 
@@ -363,6 +382,10 @@ impl Mballoc {
     /// Sets the stripe that mke2fs found. One block, or more than a group, is none (`ext4_get_stripe_size`).
     pub(super) fn set_stripe(&mut self, units: u64) {
         self.stripe_units = if (2..=GROUP_UNITS).contains(&units) { units } else { 0 };
+    }
+
+    pub(super) fn set_never_shortens(&mut self, never: bool) {
+        self.never_shortens = never;
     }
 
     pub(super) fn changed(&mut self, group: u64) {
@@ -436,7 +459,7 @@ impl Allocator {
         }
         // Nothing is preallocated for a closed file that is written to its end.
         if end == file.size_pages && !file.is_open {
-            return self.find_in_groups(group_of(goal.0), want, want, true);
+            return self.find_in_groups(Wanted::exactly(goal, want, true));
         }
         self.allocate_window(want, size, file)
     }
@@ -446,34 +469,21 @@ impl Allocator {
         if self.free_units() == 0 {
             return None;
         }
-        self.find_in_groups(group_of(goal.0), 1, 1, false).or_else(|| {
+        self.find_in_groups(Wanted::exactly(goal, 1, false)).or_else(|| {
             self.discard_preallocations();
-            self.find_in_groups(group_of(goal.0), 1, 1, false)
+            self.find_in_groups(Wanted::exactly(goal, 1, false))
         })
     }
 
-    /// Finds and takes up to `goal_units`, for a request that needs `least_units` of them.
-    fn find_in_groups(
-        &mut self,
-        goal_group: u64,
-        goal_units: u64,
-        least_units: u64,
-        is_data: bool,
-    ) -> Option<UnitRange> {
+    /// Finds and takes up to the wanted units.
+    fn find_in_groups(&mut self, wanted: Wanted) -> Option<UnitRange> {
         self.bring_up_to_date();
-        let mut search = Search {
-            goal_group: goal_group % self.groups() as u64,
-            goal_units,
-            window_units: goal_units,
-            least_units,
-            is_data,
-            best: None,
-            scanned: 0,
-            status: Status::Continue,
-        };
+        let wanted = Wanted { goal_group: wanted.goal_group % self.groups() as u64, ..wanted };
+        let mut search =
+            Search { wanted, goal_units: wanted.units, best: None, scanned: 0, status: Status::Continue };
         let best = search.run(self)?;
         // A shortened goal may be rounded up to a stripe, beyond what was asked for.
-        Some(self.take_free(best.start.0, best.units.min(search.goal_units).min(goal_units)))
+        Some(self.take_free(best.start.0, best.units.min(search.goal_units).min(wanted.units)))
     }
 
     /// Takes blocks from the file's window for these pages (`ext4_mb_use_inode_pa`).
@@ -534,10 +544,13 @@ impl Allocator {
         let want = want.min(end - file.page);
         let found = match beside {
             Some(block) => self.take_free(block, units),
-            None => {
-                let last = self.mballoc().last_window;
-                self.find_in_groups(last, units, want.min(units), true)?
-            }
+            None => self.find_in_groups(Wanted {
+                goal_group: self.mballoc().last_window,
+                units,
+                units_at_last: units,
+                least_units: want.min(units),
+                is_data: true,
+            })?,
         };
         self.mballoc_mut().last_window = group_of(found.start.0);
         if found.units <= want {
@@ -575,7 +588,12 @@ impl Allocator {
             Some((list, index, _)) => (self.mballoc_mut().chunks[list].remove(index), false),
             None => {
                 let units = CHUNK_UNITS.next_multiple_of(self.mballoc().stripe_units.max(1));
-                (self.find_in_groups(group_of(goal.0), units, want, true)?, true)
+                // `ext4_mb_normalize_group_request` leaves `ac_orig_goal_len` as it was asked for.
+                let shortens = !self.mballoc().never_shortens;
+                let units_at_last = if shortens { want } else { units };
+                let goal_group = group_of(goal.0);
+                let wanted = Wanted { goal_group, units, units_at_last, least_units: want, is_data: true };
+                (self.find_in_groups(wanted)?, true)
             }
         };
         let used = UnitRange::new(chunk.start, want.min(chunk.units));
@@ -658,16 +676,8 @@ mod tests {
     /// equals.
     #[test]
     fn of_equally_good_extents_the_first_is_kept() {
-        let mut search = Search {
-            goal_group: 0,
-            goal_units: 100,
-            window_units: 100,
-            least_units: 1,
-            is_data: true,
-            best: None,
-            scanned: 0,
-            status: Status::Continue,
-        };
+        let wanted = Wanted::exactly(Lpn(0), 100, true);
+        let mut search = Search { wanted, goal_units: 100, best: None, scanned: 0, status: Status::Continue };
         for (start, units, kept) in [
             (0, 10, 0),
             (50, 10, 0),
@@ -871,6 +881,21 @@ mod tests {
         let mut allocator = with_holes((0..100).map(|i| (i * 2, 1)).chain([(1_025, 200)]));
         file(&mut allocator, GROUP_UNITS, FileShape { is_open: true, ..closed(1, 100) }, 5);
         assert_eq!(allocator.mballoc().preallocated_units(), 128 - 5);
+    }
+
+    /// On average extents are too short even for a chunk cut by three orders. Since Linux 6.5 the search then goes on
+    /// for the five blocks that were asked for (`ac_orig_goal_len`), and takes the hole of just five; before, for a
+    /// whole chunk, which lies in the 600 blocks, though not as one buddy.
+    #[test]
+    fn where_no_chunk_is_to_be_had_a_small_file_takes_a_hole_of_its_size() {
+        let holes = (0..100).map(|i| (i * 8, 3)).chain([(1_001, 5), (1_537, 600)]);
+        for (never_shortens, taken, kept) in [(false, 1_001, 0), (true, 1_537, CHUNK_UNITS - 5)] {
+            let mut allocator = with_holes(holes.clone());
+            allocator.mballoc_mut().set_never_shortens(never_shortens);
+            let found = file(&mut allocator, GROUP_UNITS, closed(1, 5), 5);
+            assert_eq!(found, UnitRange::new(Lpn(GROUP_UNITS + taken), 5));
+            assert_eq!(allocator.mballoc().preallocated_units(), kept);
+        }
     }
 
     /// The request is for page 100 of a window of 128 pages; the search finds the last 32.

@@ -27,7 +27,8 @@ pub mod alloc;
 mod audit;
 pub mod cache;
 mod cold;
-mod discard;
+mod dirhash;
+pub mod discard;
 mod extent_tree;
 mod fitrim;
 mod hash;
@@ -38,6 +39,7 @@ mod journal;
 pub mod layout;
 mod mballoc;
 mod names;
+pub mod observed;
 mod operations;
 mod page_lists;
 mod punch;
@@ -72,6 +74,7 @@ use host::HostConfig;
 use inode_table::InodeTable;
 use journal::{Journal, Tail};
 use layout::{FormatError, FormatOptions, Layout, Mke2fs};
+use observed::Observed;
 use page_lists::PageLists;
 use stale::StaleTracker;
 use throttle::Throttle;
@@ -168,6 +171,8 @@ struct Inner {
     threads: Cell<u32>,
     /// Records the contents of each write, for the crash checker.
     witness: Option<Rc<Witness>>,
+    /// Is told of allocations and frees.
+    observer: RefCell<Option<Box<dyn FnMut(Observed)>>>,
     /// The deliberate fault of this host, for the crash checker to find.
     #[cfg(feature = "sabotage")]
     sabotage: Cell<Option<sabotage::Sabotage>>,
@@ -311,13 +316,14 @@ impl Volume {
     }
 
     async fn mount_as(
-        self,
+        mut self,
         host: HostConfig,
         governor: Box<dyn Governor>,
         witness: Option<Rc<Witness>>,
     ) -> Ext4 {
         let sim = self.queue.sim().clone();
         let event = || Event::new(&sim);
+        self.disk.allocator.mballoc_mut().set_never_shortens(!host.shortens_windows);
         let journal = Journal::new(self.disk.layout.journal, self.disk.log, host.transactions_in_journal);
         let policy = HostedPolicy::new(governor, host.discard);
         if !self.disk.is_trimmed {
@@ -362,6 +368,7 @@ impl Volume {
             stopping: Cell::new(false),
             threads: Cell::new(0),
             witness,
+            observer: RefCell::default(),
             #[cfg(feature = "sabotage")]
             sabotage: Cell::new(None),
             queue: self.queue,

@@ -1,10 +1,12 @@
 //! Names and inodes: creates files and directories, and removes them with all their blocks.
 
+use super::dirhash;
 use super::host::Placement;
 use super::inode::Inode;
 use super::inode_table::NewInode;
 use super::journal::Handle;
 use super::layout::ROOT_INODE;
+use super::observed::Observed;
 use super::{Directory, Entry, Ext4, State};
 use crate::files::FileError;
 use crate::units::{Lpn, UNIT_BYTES, UnitRange};
@@ -116,7 +118,7 @@ impl Ext4 {
             is_directory,
             parent: parent_inode.unwrap_or(ROOT_INODE),
             sibling: disk.directories.get(parent(path)).and_then(|d| d.newest),
-            hash: hash_of(path),
+            hash: u64::from(dirhash::of_name(path.rsplit('/').next().unwrap_or(path))),
         };
         let inode = disk.inodes.take(new_inode, &disk.allocator).expect("one is free");
         if let Some(directory) = disk.directories.get_mut(parent(path)) {
@@ -356,12 +358,14 @@ impl Ext4 {
         std::mem::take(&mut entry.size_bytes).div_ceil(UNIT_BYTES)
     }
 
+    /// Frees blocks of a file, the last ones first (`ext4_ext_rm_leaf`).
     pub(super) fn free_blocks(&self, handle: &Handle, ranges: &[UnitRange]) {
         let now = self.0.sim.now();
         let journal = &mut self.0.state.borrow_mut().journal;
         debug_assert!(journal.running_tid().is_none_or(|tid| tid == handle.tid));
-        for &range in ranges {
+        for &range in ranges.iter().rev() {
             self.witnessed(|witness| witness.freed(range));
+            self.observed(|| Observed::Freed(range));
             journal.free(now, range);
         }
     }

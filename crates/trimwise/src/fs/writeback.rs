@@ -10,6 +10,7 @@ use std::rc::Rc;
 use super::cache::{CHUNK_PAGES, ChunkId, PageCache, in_chunks, mask};
 use super::host::{Placement, Writeback};
 use super::inode::Inode;
+use super::observed::Observed;
 use super::{Ext4, Inner, State};
 use crate::policy::Availability;
 use crate::units::{Lpn, SimTime, UnitRange};
@@ -371,7 +372,7 @@ impl Ext4 {
             allocator.take_exact(waiting);
             return Some(waiting);
         }
-        match self.0.host.placement {
+        let found = match self.0.host.placement {
             Placement::Stream => {
                 let placed = wish.place.and_then(|place| allocator.allocate_at(place, pages));
                 placed.or_else(|| allocator.allocate(wish.goal, pages))
@@ -384,7 +385,11 @@ impl Ext4 {
                 }
                 blocks
             }
+        };
+        if let Some(blocks) = found {
+            self.observed(|| Observed::Allocated { inode, page, goal, wanted: pages, blocks });
         }
+        found
     }
 
     /// Claims pages, all dirty and none in transfer, for writing to these blocks, which they own. From now on the pages

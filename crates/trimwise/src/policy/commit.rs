@@ -72,6 +72,11 @@ impl Governor for Commit {
         false
     }
 
+    /// The list is that of `ext4_mb_free_metadata`: the last to be freed, or joined with what was freed, comes last.
+    fn takes_in_order(&self) -> bool {
+        true
+    }
+
     fn on_event(&mut self, event: &PolicyEvent, view: &View, decisions: &mut Vec<Decision>) {
         if let PolicyEvent::Hosted(host) = event {
             self.kernel = Some(self.pinned.unwrap_or(host.kernel));

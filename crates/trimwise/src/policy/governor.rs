@@ -261,6 +261,10 @@ pub trait Governor {
     fn takes_oldest_first(&self) -> bool {
         false
     }
+    /// Commands take extents in the order in which transactions freed them, if pending extents do not merge.
+    fn takes_in_order(&self) -> bool {
+        false
+    }
     fn on_event(&mut self, event: &PolicyEvent, view: &View, decisions: &mut Vec<Decision>);
     fn explain(&self, _view: &View) -> Explanation {
         Explanation::new("The device is told of freed space immediately.", "Only another policy.")

@@ -114,8 +114,13 @@ impl HostedPolicy {
     }
 
     fn with(governor: Box<dyn Governor>, availability: Availability, merges: bool) -> Self {
-        let pending =
-            if governor.takes_oldest_first() { PendingSet::oldest_first() } else { PendingSet::new(merges) };
+        let pending = if governor.takes_oldest_first() {
+            PendingSet::oldest_first()
+        } else if governor.takes_in_order() && !merges {
+            PendingSet::in_order()
+        } else {
+            PendingSet::new(merges)
+        };
         Self {
             availability,
             pending: RefCell::new(pending),

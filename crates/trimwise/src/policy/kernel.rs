@@ -112,6 +112,12 @@ impl LinuxVersion {
         (self.major, self.minor) >= (6, 7)
     }
 
+    /// Returns true if ext4 searches for a shorter window before it searches all groups: since 6.5 (`CR_BEST_AVAIL_LEN`; 6.1
+    /// has none and 6.12 has it, the exact version is assumed).
+    pub(crate) fn shortens_windows(self) -> bool {
+        (self.major, self.minor) >= (6, 5)
+    }
+
     /// Returns true if writers are paced and files written in batches: since 3.2 (143dfe8611a6).
     pub(crate) fn paces_writers(self) -> bool {
         (self.major, self.minor) >= (3, 2)
@@ -168,5 +174,6 @@ mod tests {
         assert!(!of("3.1").paces_writers() && of("3.2").paces_writers() && of("7.3").paces_writers());
         assert!(!of("4.9").throttles_writeback() && of("4.10").throttles_writeback());
         assert!(!of("3.19").throttles_writeback());
+        assert!(!of("6.4").shortens_windows() && of("6.5").shortens_windows());
     }
 }

@@ -8,6 +8,8 @@
 //! Extents that a policy chose not to trim stay known as *untrimmed* until they are allocated, so that a policy may
 //! catch up.
 
+use std::collections::VecDeque;
+
 use super::aged::Aged;
 use super::extents::Extents;
 use crate::units::{Lpn, SimTime, UnitRange};
@@ -98,6 +100,8 @@ pub struct PendingSet {
     merging: bool,
     /// The same extents by age, if the oldest are taken first.
     aged: Option<Aged>,
+    /// What came into the set, in that order, if it is taken in that order. Parts may have left the set since.
+    arrived: Option<VecDeque<UnitRange>>,
     ledger: Ledger,
 }
 
@@ -109,6 +113,12 @@ impl PendingSet {
     /// Creates an empty set whose extents merge, and which gives the oldest first.
     pub(super) fn oldest_first() -> Self {
         Self { merging: true, aged: Some(Aged::default()), ..Self::default() }
+    }
+
+    /// Creates an empty set that gives extents in the order in which they came, as ext4's worker walks its list. They do
+    /// not merge.
+    pub(super) fn in_order() -> Self {
+        Self { arrived: Some(VecDeque::new()), ..Self::default() }
     }
 
     /// Adds an extent whose freeing transaction is durable. It must not be in the set already.
@@ -126,6 +136,9 @@ impl PendingSet {
         self.extents.insert(range, self.merging);
         if let Some(aged) = &mut self.aged {
             aged.insert(range, now);
+        }
+        if let Some(arrived) = &mut self.arrived {
+            arrived.push_back(range);
         }
         self.ledger.pending += range.units;
     }
@@ -177,16 +190,30 @@ impl PendingSet {
     }
 
     /// Takes out the next extent from `from` on with at least `units_min` units, as a token, cut at `units_max`. A set
-    /// that gives the oldest first takes the oldest, wherever it lies and however short it is.
+    /// that gives the oldest first, or in order, takes what is due, wherever it lies and however short it is.
     pub fn take(&mut self, from: Lpn, units_min: u64, units_max: u64) -> Option<TrimToken> {
-        let next = match &self.aged {
-            Some(aged) => aged.oldest()?.0,
-            None => self.extents.find(from.0, units_min)?,
+        let next = match (&self.aged, self.arrived.is_some()) {
+            (Some(aged), _) => aged.oldest()?.0,
+            (None, true) => self.next_arrived()?,
+            (None, false) => self.extents.find(from.0, units_min)?,
         };
         let range = UnitRange::new(next.start, next.units.min(units_max.max(1)));
         self.remove(range, |_| ());
         self.ledger.in_tokens += range.units;
         Some(TrimToken { range })
+    }
+
+    /// Returns the first part still in the set of the extent that came first.
+    fn next_arrived(&mut self) -> Option<UnitRange> {
+        let arrived = self.arrived.as_mut()?;
+        while let Some(&range) = arrived.front() {
+            let left = self.extents.find(range.start.0, 1).filter(|part| part.start < range.end());
+            if let Some(part) = left {
+                return Some(UnitRange::between(part.start, part.end().min(range.end())));
+            }
+            arrived.pop_front();
+        }
+        None
     }
 
     pub fn settle(&mut self, token: TrimToken) {
@@ -291,6 +318,21 @@ mod tests {
 
     fn take_first(set: &mut PendingSet, units_max: u64) -> Option<TrimToken> {
         set.take(Lpn(0), 1, units_max)
+    }
+
+    /// Freed are 100 to 110 and 0 to 4. An allocation takes the middle of the first.
+    #[test]
+    fn in_order_the_first_freed_goes_first_as_far_as_it_is_left() {
+        let mut set = PendingSet::in_order();
+        set.insert(range(100, 10));
+        set.insert(range(0, 4));
+        set.withdraw(range(103, 4));
+        let mut taken = Vec::new();
+        while let Some(token) = take_first(&mut set, u64::MAX) {
+            taken.push(token.range());
+            set.settle(token);
+        }
+        assert_eq!(taken, [range(100, 3), range(107, 3), range(0, 4)]);
     }
 
     #[test]

@@ -155,6 +155,10 @@ impl Governor for Set {
         self.inner.takes_oldest_first()
     }
 
+    fn takes_in_order(&self) -> bool {
+        self.inner.takes_in_order()
+    }
+
     fn on_event(&mut self, event: &PolicyEvent, view: &View, decisions: &mut Vec<Decision>) {
         if let PolicyEvent::Committed { .. } = event {
             let was_open = self.open;

@@ -43,6 +43,13 @@ pub struct ReproduceArguments {
     #[arg(long, value_name = "PART", num_args = 1.., value_parser = word, conflicts_with_all = ["list", "all"])]
     pub only: Vec<String>,
 
+    /// With `verdicts-ext4`: run one cell on both sides and show the first commit whose freed extents differ between
+    /// model and kernel. The cell is a workload (or a PostMark file), a drive, a kernel, a policy and a degree of use, as
+    /// for --only (mail sata-small 6.12 commit 80%, the default of each)
+    #[arg(long, value_name = "CELL", num_args = 1.., value_parser = word,
+          conflicts_with_all = ["list", "all", "only", "full", "out", "reps"])]
+    pub explain: Vec<String>,
+
     /// With --on kernel: the whole drive, and all points of `set-1a` and `set-1b` instead of a sample; all cells of
     /// `verdicts-fs`, which take a day
     #[arg(long, conflicts_with = "list")]

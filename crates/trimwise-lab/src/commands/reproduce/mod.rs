@@ -1,6 +1,7 @@
 //! `trimwise reproduce`: repeats published experiments.
 
 pub mod arguments;
+mod explain;
 pub mod report;
 pub mod table;
 
@@ -44,6 +45,10 @@ fn run_of(
         return destinations.deliver(&(), listed);
     }
     let request = arguments.request();
+    if !arguments.explain.is_empty() {
+        let explained = reproduce::explain(&request, &arguments.explain, caller)?;
+        return destinations.deliver(&explained, || explain::text(&explained));
+    }
     let Reproduced { made, ended_by } = reproduce::run_of(all, &request, caller)?;
     let html = || {
         let results: Vec<ExperimentResult> = made.iter().map(|made| made.result.clone()).collect();

@@ -4,6 +4,7 @@
 //! drive, ageing, workload and memory, and computing takes no time in either. There is no unmount after ageing, so its
 //! pages are in memory when the workload begins, as on a real host.
 
+pub mod explain;
 mod kernel;
 mod summary;
 mod tables;
@@ -12,9 +13,9 @@ use serde::Serialize;
 use trimwise::block::BlockQueue;
 use trimwise::compare::cell::{CellError, SETTLING, audited, commit_phase};
 use trimwise::engine::Sim;
-use trimwise::fs::Volume;
 use trimwise::fs::host::HostConfig;
 use trimwise::fs::layout::FormatOptions;
+use trimwise::fs::{Ext4, Volume};
 use trimwise::policy::PolicySpec;
 use trimwise::profile::Profile;
 use trimwise::ssd::{Drive, SsdStats};
@@ -55,23 +56,23 @@ const MEMORY: Bytes = Bytes::mib(512);
 const POLICIES: [&str; 3] = ["off", "commit", "batch:2s"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Work {
-    Postmark(&'static str),
+enum Work<'a> {
+    Postmark(&'a str),
     Scene(Scene),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Workload {
-    name: &'static str,
-    work: Work,
+struct Workload<'a> {
+    name: &'a str,
+    work: Work<'a>,
 }
 
-const fn postmark(name: &'static str, config: &'static str) -> Workload {
+const fn postmark(name: &'static str, config: &'static str) -> Workload<'static> {
     Workload { name, work: Work::Postmark(config) }
 }
 
 /// All workloads, small enough for the space that ageing to 92 % leaves.
-const WORKLOADS: [Workload; 7] = [
+const WORKLOADS: [Workload<'static>; 7] = [
     // Mail: small files, none of them synced.
     postmark("mail", "set number 10000\nset transactions 60000\nset size 500 20000\nset buffering false\n"),
     // Mail, with every file synced.
@@ -94,16 +95,16 @@ const WORKLOADS: [Workload; 7] = [
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Case {
+struct Case<'a> {
     linux: &'static str,
     drive: &'static str,
     utilization: Utilization,
-    workload: Workload,
+    workload: Workload<'a>,
     /// The policy, in a form that is valid for both.
     policy: &'static str,
 }
 
-fn cases() -> Vec<Case> {
+fn cases() -> Vec<Case<'static>> {
     let mut all = Vec::new();
     for linux in KERNELS {
         for drive in DRIVES {
@@ -118,7 +119,7 @@ fn cases() -> Vec<Case> {
     all
 }
 
-impl Case {
+impl Case<'_> {
     fn policy(&self) -> PolicySpec {
         self.policy.parse().expect("it is written here")
     }
@@ -147,6 +148,20 @@ impl Side {
     }
 }
 
+/// One side of a repetition, and what the drive did in it.
+struct Ended {
+    /// When the workload ended.
+    at_ns: u64,
+    side: Side,
+    stats: SsdStats,
+}
+
+impl Ended {
+    fn new(at_ns: u64, duration_ns: u64, traffic: Traffic, stats: SsdStats, stale_units: u64) -> Self {
+        Self { at_ns, side: Side::new(duration_ns, traffic, &stats, stale_units), stats }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     pub linux: &'static str,
@@ -160,25 +175,44 @@ pub struct Row {
 }
 
 impl Row {
-    fn new(case: Case, kernel: Vec<Side>, model: Vec<Side>) -> Self {
+    fn new(case: Case<'static>, kernel: Vec<Side>, model: Vec<Side>) -> Self {
         let Case { linux, drive, utilization, workload, policy } = case;
         Self { linux, drive, utilization, workload: workload.name, policy, kernel, model }
     }
 }
 
-fn run_model(case: Case, rep: u32, seed: u64) -> Result<Side, CellError> {
-    let host = HostConfig::in_guest(case.linux.parse().expect("it is a version"), MEMORY);
+/// Runs a cell in the model. `watch` is called with the file system when it is mounted.
+fn run_model(
+    case: Case<'_>,
+    memory: Bytes,
+    rep: u32,
+    seed: u64,
+    watch: impl FnOnce(&Ext4) + 'static,
+) -> Result<Ended, CellError> {
+    let host = HostConfig::in_guest(case.linux.parse().expect("it is a version"), memory);
     let sim = Sim::new();
     let profile = Profile::embedded(case.drive).expect("the device is built in");
     let drive = Drive::new(&profile.config.shrunk(CAPACITY.0)?, Default::default(), seed)?;
     let queue = BlockQueue::new(&sim, drive, host.queue);
     let draw = Case::draw_seed(seed, rep);
+    let Case { drive, utilization, workload, .. } = case;
+    let policy = case.policy();
+    let work = match workload.work {
+        Work::Postmark(config) => {
+            let parsed = PostmarkConfig::parse(&format!("{config}run\n"), workload.name);
+            Ok(parsed.expect("it was parsed before").runs[0].config.for_model()?)
+        }
+        Work::Scene(scene) => Err(scene),
+    };
     sim.run(async move {
         let format = FormatOptions { discard: false, ..FormatOptions::TODAY };
         let volume = Volume::format(&queue, format).await?;
-        let fs = volume.mount(host, case.policy().governor()).await;
+        let fs = volume.mount(host, policy.governor()).await;
+        watch(&fs);
         let sim = queue.sim();
-        ageing::age(&fs, case.utilization, draw).await?;
+        if utilization > Utilization::EMPTY {
+            ageing::age(&fs, utilization, draw).await?;
+        }
         sim.sleep(SETTLING).await;
         sim.sleep(commit_phase(rep)).await;
 
@@ -190,24 +224,23 @@ fn run_model(case: Case, rep: u32, seed: u64) -> Result<Side, CellError> {
             })
         };
         let before = stats();
-        let duration_ns = match case.workload.work {
-            Work::Postmark(config) => {
-                let parsed = PostmarkConfig::parse(&format!("{config}run\n"), case.workload.name);
-                let config = parsed.expect("it is written here").runs[0].config.for_model()?;
+        let duration_ns = match work {
+            Ok(config) => {
                 let run = postmark::run(&fs, &config, &mut |_| ()).await;
                 let outcome = run.map_err(|source| CellError::Workload {
-                    device: case.drive.to_owned(),
-                    policy: case.policy().to_string(),
+                    device: drive.to_owned(),
+                    policy: policy.to_string(),
                     source: Box::new(source),
                 })?;
                 outcome.duration().as_nanos()
             }
-            Work::Scene(scene) => scene.run(&fs, draw).await?.as_nanos(),
+            Err(scene) => scene.run(&fs, draw).await?.as_nanos(),
         };
         let traffic = log.stop(&fs);
-        let side = Side::new(duration_ns, traffic, &stats().since(&before), fs.stale_units());
-        audited(fs, case.drive, &case.policy()).await?;
-        Ok(side)
+        let ended =
+            Ended::new(sim.now().as_nanos(), duration_ns, traffic, stats().since(&before), fs.stale_units());
+        audited(fs, drive, &policy).await?;
+        Ok(ended)
     })?
 }
 

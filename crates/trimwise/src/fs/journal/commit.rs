@@ -1,4 +1,5 @@
 use super::{BufferId, COMMIT_INTERVAL, Checkpoint, Committing, REVOKES_PER_BLOCK, TAGS_PER_DESCRIPTOR};
+use crate::fs::observed::Observed;
 use crate::fs::sabotage::Sabotage;
 use crate::fs::{Ext4, Inner};
 use crate::units::SimTime;
@@ -54,6 +55,7 @@ impl Ext4 {
             let journal = &mut state.journal;
             journal.switching = false;
             let Some(transaction) = journal.running.take() else { return };
+            self.observed(|| Observed::Closed);
             journal.committing = Some(Committing {
                 tid: transaction.tid,
                 blocks: transaction.buffers.len() as u64,
