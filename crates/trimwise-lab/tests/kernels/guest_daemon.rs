@@ -16,7 +16,8 @@ use trimwise_uml::cell::new_disk;
 use trimwise_uml::disk::{Fault, Mark, TraceEntry};
 use trimwise_uml::images::KernelImage;
 use trimwise_uml::job::{
-    DAEMON, DAEMON_FOLDER, FileSystem, Guest, Job, MOUNT_POINT, Outcome, ProgramEnd, Said, Step, StepReport,
+    BootOptions, DAEMON, DAEMON_FOLDER, FileSystem, Guest, Job, MOUNT_POINT, Outcome, ProgramEnd, Said, Step,
+    StepReport,
 };
 use trimwise_uml::machine::Limits;
 
@@ -172,6 +173,7 @@ impl Script {
             seccomp: kernel.has_seccomp(),
             init: env!("CARGO_BIN_EXE_trimwise-lab").into(),
             daemon: trimwised(),
+            boot: BootOptions::default(),
             memory: Bytes::mib(256),
             limits: Limits::default(),
             interrupted: Arc::new(AtomicBool::new(false)),

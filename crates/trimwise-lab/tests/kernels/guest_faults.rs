@@ -16,7 +16,7 @@ use trimwise_linux::sparse_store::SparseStore;
 use trimwise_testing::skipped;
 use trimwise_uml::disk::Disk;
 use trimwise_uml::images::KernelImage;
-use trimwise_uml::job::{FileSystem, Guest, Job, JobError, Outcome, Said, Step};
+use trimwise_uml::job::{BootOptions, FileSystem, Guest, Job, JobError, Outcome, Said, Step};
 use trimwise_uml::machine::{Limits, Machine, MachineError};
 
 use crate::reproduction::image;
@@ -165,6 +165,7 @@ pub(crate) fn guest(kernel: &KernelImage) -> Guest {
         seccomp: kernel.has_seccomp(),
         init: env!("CARGO_BIN_EXE_trimwise-lab").into(),
         daemon: None,
+        boot: BootOptions::default(),
         memory: Bytes::mib(128),
         limits: Limits::default(),
         interrupted: Arc::new(AtomicBool::new(false)),

@@ -74,7 +74,7 @@ use host::HostConfig;
 use inode_table::InodeTable;
 use journal::{Journal, Tail};
 use layout::{FormatError, FormatOptions, Layout, Mke2fs};
-use observed::Observed;
+use observed::Observer;
 use page_lists::PageLists;
 use stale::StaleTracker;
 use throttle::Throttle;
@@ -172,7 +172,7 @@ struct Inner {
     /// Records the contents of each write, for the crash checker.
     witness: Option<Rc<Witness>>,
     /// Is told of allocations and frees.
-    observer: RefCell<Option<Box<dyn FnMut(Observed)>>>,
+    observer: RefCell<Option<Observer>>,
     /// The deliberate fault of this host, for the crash checker to find.
     #[cfg(feature = "sabotage")]
     sabotage: Cell<Option<sabotage::Sabotage>>,

@@ -18,6 +18,8 @@ pub enum Observed {
     Closed,
 }
 
+pub(super) type Observer = Box<dyn FnMut(Observed)>;
+
 impl Ext4 {
     /// Lets `observer` see everything that is allocated and freed from now on.
     pub fn observe(&self, observer: impl FnMut(Observed) + 'static) {
