@@ -1,7 +1,7 @@
 """Of scripts/test-suites: `todo` prints lines for the guest, `tables` writes what came of them into docs/suites.md.
 
     suites.py todo RESULTS CONFIG...      environment: XFSTESTS, BLKTESTS, BATCH, ROUNDS, TESTS
-    suites.py tables RESULTS MADE
+    suites.py tables RESULTS
 """
 import collections, os, random, re, sys, textwrap
 
@@ -42,7 +42,7 @@ def applies(suite, test, config):
 def read(path):
     """Results and reasons of each (configuration, test), in the order of the rounds."""
     found = collections.defaultdict(list)
-    for line in open(path):
+    for line in list(open(path))[1:]:
         _, config, test, _, result, _, _, why = line.rstrip("\n").split("\t")
         found[config, test].append((result, why))
     return found
@@ -64,12 +64,13 @@ def todo(results, *configs):
                         print(suite, config, *left)
 
 
-def tables(results, made):
+def tables(results):
     found, tests = read(results), drawn()
-    dates = sorted(line.split("\t")[6] for line in open(results))
+    made, *lines = open(results)
+    dates = sorted(line.split("\t")[6] for line in lines)
     if not dates:
         sys.exit(f"{results}: no results yet; run scripts/test-suites first")
-    out = [textwrap.fill(f"Made by {made}, from {dates[0]} to {dates[-1]} UTC.", 120), ""]
+    out = [textwrap.fill(f"Made by {made[2:].strip()}, from {dates[0]} to {dates[-1]} UTC.", 120), ""]
     out += ["| configuration | compared with | ran in both | passed | not run | failed | differ |", "|---|---|---|---|---|---|---|"]
     differ, reasons = [], collections.defaultdict(list)
     for config, stock in STOCK.items():
