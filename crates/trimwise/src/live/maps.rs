@@ -205,8 +205,8 @@ impl Knowledge for Maps {
     }
 
     fn forget(&mut self) {
+        self.is_forgotten |= self.space.trimmed().0 + self.space.unverified().0 > 0;
         self.space.forget();
-        self.is_forgotten = true;
         self.looks.wanted = true;
         (self.told, self.round.told) = (false, false);
     }

@@ -150,6 +150,18 @@ fn regression_explain_does_not_contradict_itself_where_online_discard_is_left_al
     }
 }
 
+/// A request for all of it forgets what is trimmed. Where nothing was, that leaves no doubt about what waits.
+#[test]
+fn what_waits_after_a_request_is_known_unless_something_trimmed_was_forgotten() {
+    let mut host = host("lazy", XFS);
+    host.pass(5);
+    host.live.trim_now();
+    assert_eq!(host.live.waiting(), Untrimmed::Known(Bytes(PIECES as u64 * PIECE)));
+    assert!(host.pass_while_asked(600), "{:?}", host.live.explain());
+    host.live.trim_now();
+    assert_eq!(host.live.waiting(), Untrimmed::Unknown);
+}
+
 #[test]
 fn a_request_for_all_of_it_is_under_way_done_or_called_off() {
     for maps in [true, false] {
