@@ -103,7 +103,7 @@ impl Job {
         let (_, mut child) = self.process.into_parts();
         let how = in_words(&mut child);
         left.keep(child);
-        (Vec::new(), Answer::Again { message: format!("the helper ended without an answer ({how})") })
+        (Vec::new(), unanswered(self.doing, format!("the helper ended without an answer ({how})")))
     }
 
     pub(crate) fn elapsed(&self) -> Duration {
@@ -123,6 +123,15 @@ impl Job {
 
     pub(crate) fn kill(&mut self) {
         self.process.kill();
+    }
+}
+
+/// Returns the answer for a helper that gave none. The discards of a trim may be in flight and fail later, and then only
+/// tracepoints would report it.
+fn unanswered(doing: Doing, message: String) -> Answer {
+    match doing {
+        Doing::Trimming => Answer::Device { message, in_flight: true },
+        _ => Answer::Again { message },
     }
 }
 
@@ -164,7 +173,7 @@ impl Managed {
             live.stick(Some(stuck));
         }
         self.stuck = Some(process.into_parts().1);
-        self.done(doing, begun.elapsed(), Vec::new(), &Answer::Again { message }, means);
+        self.done(doing, begun.elapsed(), Vec::new(), &unanswered(doing, message), means);
     }
 
     /// Returns true if the disks are busy with something that excludes another slice.
