@@ -47,10 +47,11 @@ fn side_by_side(kernel: &Half, model: &Half) -> String {
     let blocks = |blocks: u64| Bytes::from_units(blocks).to_string();
     let count = grouped;
     type Of<'a> = (&'a str, &'a dyn Fn(&Half) -> String);
-    let rows: [Of<'_>; 17] = [
+    let rows: [Of<'_>; 18] = [
         ("duration", &|half| time(half.duration_ns)),
         ("reads", &|half| count(half.drive.read_commands)),
         ("read", &|half| blocks(half.traffic.read_blocks)),
+        ("metadata read", &|half| blocks(half.traffic.metadata_read_blocks)),
         ("writes", &|half| count(half.drive.write_commands)),
         ("data written", &|half| blocks(half.traffic.data_blocks)),
         ("journal written", &|half| blocks(half.traffic.journal_blocks)),

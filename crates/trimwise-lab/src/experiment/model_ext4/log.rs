@@ -153,6 +153,8 @@ pub struct Traffic {
     pub discards: u64,
     pub discarded_bytes: u64,
     pub read_blocks: u64,
+    /// Part of `read_blocks`.
+    pub metadata_read_blocks: u64,
 }
 
 impl Traffic {
@@ -164,7 +166,10 @@ impl Traffic {
         let mut traffic = Self::default();
         for entry in log {
             match *entry {
-                Entry::Read(range) => traffic.read_blocks += range.units,
+                Entry::Read(range) => {
+                    traffic.read_blocks += range.units;
+                    traffic.metadata_read_blocks += units_in(&places.metadata, range);
+                }
                 Entry::Flush => traffic.flushes += 1,
                 Entry::Discard(range) => {
                     traffic.discards += 1;
@@ -212,6 +217,7 @@ mod tests {
             discards: 2,
             discarded_bytes: 21 * 4096,
             read_blocks: 7,
+            metadata_read_blocks: 2,
         };
         assert_eq!(Traffic::of(&log, &places), expected);
     }

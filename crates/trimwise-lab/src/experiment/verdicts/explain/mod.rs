@@ -77,9 +77,17 @@ pub struct Chosen {
     policy: &'static str,
     workload: Program,
     memory: Bytes,
-    /// Settings of the guest's kernel, as for sysctl(8).
-    sysctls: Vec<(String, String)>,
+    /// Settings of the guest's kernel: files and what is written to them.
+    settings: Vec<Setting>,
     image: KernelImage,
+}
+
+#[derive(Debug)]
+struct Setting {
+    /// As the user wrote it.
+    word: String,
+    file: String,
+    value: String,
 }
 
 #[derive(Debug)]
@@ -91,13 +99,14 @@ enum Program {
 
 /// Reads the words of a cell: a workload or PostMark file, a drive, a kernel, a policy and a degree of use, each at most
 /// once; 0% is a new file system. What is left out is `mail`, `sata-small`, `6.12`, `commit` and `80%`. Besides, the
-/// memory of both sides (`384MiB`), and settings of the kernel (`vm.dirty_ratio=5`).
+/// memory of both sides (`384MiB`), and settings of the kernel (`vm.dirty_ratio=5`) and of its queue for the drive
+/// (`queue/wbt_lat_usec=0`).
 pub fn choose(words: &[String]) -> Result<Chosen, Failure> {
     let degrees = [&[Utilization::EMPTY], &UTILIZATIONS[..]].concat();
     let degree_names: Vec<String> = degrees.iter().map(|of| format!("{of}%")).collect();
     let (mut linux, mut drive, mut policy, mut degree, mut workload, mut memory) =
         (None, None, None, None, None, None);
-    let mut sysctls = Vec::new();
+    let mut settings = Vec::new();
     for word in words {
         let known = |all: &[&'static str]| all.iter().copied().find(|name| name == word);
         let of = || Mistake::of("explain", word);
@@ -119,8 +128,8 @@ pub fn choose(words: &[String]) -> Result<Chosen, Failure> {
                     .fail());
             }
             memory.replace(bytes).is_some()
-        } else if let Some((name, value)) = word.split_once('=').filter(|(name, _)| is_sysctl(name)) {
-            sysctls.push((name.to_owned(), value.to_owned()));
+        } else if let Some(setting) = Setting::of(word) {
+            settings.push(setting);
             false
         } else if word.contains(['.', '/']) {
             workload.replace(postmark_file(word)?).is_some()
@@ -128,7 +137,8 @@ pub fn choose(words: &[String]) -> Result<Chosen, Failure> {
             let names = [&WORKLOADS.map(|workload| workload.name)[..], &DRIVES, &KERNELS, &POLICIES];
             let names = names.map(|names| names.join(", ")).join("; ");
             let expected = format!(
-                "a PostMark file; {names}; {}; memory (512MiB) or a setting of the kernel (vm.dirty_ratio=5)",
+                "a PostMark file; {names}; {}; memory (512MiB) or a setting of the kernel (vm.dirty_ratio=5, \
+                 queue/wbt_lat_usec=0)",
                 degree_names.join(", ")
             );
             return Err(of().expected(expected).fail());
@@ -146,16 +156,31 @@ pub fn choose(words: &[String]) -> Result<Chosen, Failure> {
         policy: policy.unwrap_or("commit"),
         workload: workload.unwrap_or(Program::Named(WORKLOADS[0])),
         memory: memory.unwrap_or(MEMORY),
-        sysctls,
+        settings,
         image: guests::image(&kernel::target(linux))?,
     })
 }
 
-/// Returns true for a name such as `vm.dirty_ratio`, which cannot lead out of /proc/sys.
-fn is_sysctl(name: &str) -> bool {
-    let is_part =
-        |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    name.contains('.') && name.split('.').all(is_part)
+impl Setting {
+    /// Reads `vm.dirty_ratio=5`, as for sysctl(8), or `queue/wbt_lat_usec=0`; neither can lead out of its folder.
+    fn of(word: &str) -> Option<Self> {
+        let (name, value) = word.split_once('=')?;
+        let is_part =
+            |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        let file = match name.strip_prefix("queue/") {
+            Some(attribute) => is_part(attribute).then(|| format!("/sys/block/vda/queue/{attribute}")),
+            None => (name.contains('.') && name.split('.').all(is_part))
+                .then(|| format!("/proc/sys/{}", name.replace('.', "/"))),
+        }?;
+        Some(Self { word: word.to_owned(), file, value: value.to_owned() })
+    }
+
+    fn step(&self) -> Step {
+        Step::Program {
+            command: ["tee", &self.file].map(str::to_owned).to_vec(),
+            input: Said(self.value.clone().into_bytes()),
+        }
+    }
 }
 
 /// Reads a PostMark file that has one run.
@@ -185,7 +210,7 @@ impl Chosen {
     pub fn run(&self, seed: u64, bounds: &Bounds) -> Result<Explained, Failure> {
         let (model, kernel) = (self.on_model(seed)?, self.on_kernel(seed, bounds)?);
         let Case { linux, drive, utilization, workload, policy } = self.case();
-        let settings = self.sysctls.iter().map(|(name, value)| format!(" {name}={value}"));
+        let settings = self.settings.iter().map(|Setting { word, .. }| format!(" {word}"));
         let of_cell = format!("{} {linux} {drive} {utilization}% {policy} {}", workload.name, self.memory);
         Ok(Explained {
             cell: of_cell + &settings.collect::<String>(),
@@ -208,11 +233,7 @@ impl Chosen {
         let mut steps = kernel::steps(case, 0, seed)?;
         let mounts = |step: &Step| matches!(step, Step::Mount { file_system: FileSystem::Ext4, .. });
         let mount = steps.iter().position(mounts).unwrap_or(0);
-        let set = |(name, value): &(String, String)| Step::Program {
-            command: ["sysctl", "-qw", &format!("{name}={value}")].map(str::to_owned).to_vec(),
-            input: Said::default(),
-        };
-        steps.splice(mount + 1..mount + 1, self.sysctls.iter().map(set));
+        steps.splice(mount + 1..mount + 1, self.settings.iter().map(Setting::step));
         let tracepoints = trace::TRACEPOINTS.map(str::to_owned).to_vec();
         steps.insert(mount, Step::Record { tracepoints });
         let text = steps.len();
@@ -283,6 +304,18 @@ mod tests {
         assert!(refused("64MiB").contains("at least 128 MiB"));
         assert!(refused("/nowhere/x.pm").contains("No such file"));
         assert!(refused("../vm=1").contains("No such file"), "no setting of the kernel");
+        assert!(refused("queue/../x=1").contains("No such file"), "nor of the queue");
+    }
+
+    #[test]
+    fn settings_are_files_of_the_kernel() {
+        let of = |word| Setting::of(word).map(|setting| (setting.file, setting.value));
+        let file = |file: &str, value: &str| Some((file.to_owned(), value.to_owned()));
+        assert_eq!(of("vm.dirty_ratio=5"), file("/proc/sys/vm/dirty_ratio", "5"));
+        assert_eq!(of("queue/wbt_lat_usec=0"), file("/sys/block/vda/queue/wbt_lat_usec", "0"));
+        for word in ["vm=1", "vm..x=1", "queue/=1", "queue/x/y=1", "queue.x", "other/x=1"] {
+            assert_eq!(of(word), None, "{word}");
+        }
     }
 
     #[test]
