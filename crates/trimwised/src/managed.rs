@@ -630,6 +630,18 @@ mod tests {
     use trimwise_linux::host_root::HostRoot;
     use trimwise_linux::mount::parse_mountinfo;
 
+    #[test]
+    fn the_first_failure_since_it_was_mounted_is_kept_at_once() {
+        let line = b"22 1 8:1 / / rw - ext4 /dev/sda1 rw\n";
+        let treatment = Config::default().treatment(Path::new("/")).unwrap();
+        let mut one = Managed::new(Candidate::of_test(&parse_mountinfo(line)[0]), treatment, false);
+        assert!(!one.take_unkept_failure());
+        one.note_failure();
+        assert!(one.failed_before && one.take_unkept_failure() && !one.take_unkept_failure());
+        one.note_failure();
+        assert!(!one.take_unkept_failure(), "the next daemon knows of the first");
+    }
+
     /// A helper that is killed after it has changed the option a second time does not say so. The daemon took the change
     /// for somebody else's, and forgot the old value.
     #[test]
