@@ -204,7 +204,7 @@ impl Managed {
         self.carried = self.live.as_ref().and_then(LiveHost::known).or(self.carried.take());
         self.live = None;
         self.size = None;
-        self.held = None;
+        (self.held, self.toggle_problem) = (None, None);
         self.probe_again = SimTime::ZERO;
     }
 
