@@ -506,6 +506,10 @@ codes! {
         "Another trimwised manages a file system, so this one leaves it alone."
         "Let one daemon manage it: `manage = \"listed\"`, or stop one of them."
         "Another daemon holds the lock of the file system in /run/trimwise/file-systems."
+    DaemonOption Problem "daemon.option.unchanged", OPTIONS, ["each_finding_of_a_fleet_has_a_code", "each_problem_of_the_daemon_has_its_code", "each_problem_of_a_file_system_has_its_code"];
+        "The daemon could not change the mount option `discard`, or put it back."
+        "`trimwise explain MOUNT` and `trimwise history MOUNT` say why."
+        "A remount failed, or its old value could not be written down before."
     DaemonTrouble Problem "daemon.trim.trouble", FAILS, ["stale_space_drives_that_ignore_trim_and_policies_that_differ_are_shown", "each_problem_of_a_file_system_has_its_code"];
         "Trimming a file system fails, hangs or is refused."
         "`trimwise explain MOUNT` says why; see the kernel's log, too."

@@ -35,7 +35,7 @@ use crate::block_device::DiscardCounts;
 use crate::layout::Kind;
 use accounts::Failures;
 
-pub use accounts::{Accounts, Verdict, reports_failures};
+pub use accounts::{Accounts, FailedPart, Verdict, reports_failures};
 pub use errno::Meaning;
 pub use error::TrimError;
 pub use held::{Held, held_below};

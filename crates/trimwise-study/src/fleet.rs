@@ -100,6 +100,7 @@ struct Status {
     limits_problem: Option<String>,
     metrics_problem: Option<String>,
     taken_problem: Option<String>,
+    option_problem: Option<String>,
     #[serde(default)]
     codes: Vec<String>,
     file_systems: Vec<Managed>,
@@ -111,6 +112,7 @@ struct Managed {
     fs_type: String,
     status: Option<Live>,
     problem: Option<String>,
+    option_problem: Option<String>,
     #[serde(default)]
     codes: Vec<String>,
 }
@@ -313,6 +315,7 @@ impl Fleet {
             (Code::DaemonLimits, status.limits_problem),
             (Code::DaemonMetrics, status.metrics_problem),
             (Code::DaemonMountTaken, status.taken_problem),
+            (Code::DaemonOption, status.option_problem),
         ];
         let whole = whole.into_iter().filter_map(|(code, what)| Some((code, what?)));
         whole.for_each(|(code, what)| trouble("", code, what));
@@ -329,6 +332,9 @@ impl Fleet {
             };
             if let Some(problem) = &one.problem {
                 trouble(Code::DaemonMount, problem);
+            }
+            if let Some(problem) = &one.option_problem {
+                trouble(Code::DaemonOption, problem);
             }
             let Some(live) = one.status else { continue };
             if live.trouble {

@@ -6,20 +6,26 @@
 //! container finds the folder through `--host-root`. A lock on the mount itself would need no folder, but would keep the
 //! file system from being unmounted.
 //!
+//! A lock does not keep its file from being removed, and the next daemon would then make and lock another. So inotify
+//! reports what happens in the folder, and a file that is gone is made and locked again at once. If another daemon was
+//! faster, the file system is its own.
+//!
 //! While a mount option is changed, the file holds the old value too: a daemon that was killed may never come back, and
 //! the next one can have another state folder.
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::event::{PollFd, PollFlags};
+use rustix::fs::{FlockOperation, flock, inotify};
 use serde::{Deserialize, Serialize};
 
 use crate::journal::Change;
-use crate::places::{Places, make_folder, open_own};
+use crate::places::{Places, PlacesError, is_same_file, make_folder, open_own};
 use crate::speak::warn;
 use trimwise_linux::daemon::DEFAULT_RUN;
 
@@ -52,6 +58,8 @@ pub enum Origin {
 pub struct Claims {
     /// `None` if no folder can be written.
     folder: Option<PathBuf>,
+    /// An inotify instance that reports what is removed in the folder; `None` if it cannot be had.
+    watch: Option<OwnedFd>,
     boot: String,
     held: BTreeMap<Numbers, (File, Option<Origin>)>,
     /// Mount points of file systems that other daemons manage, with the reason in words.
@@ -62,10 +70,9 @@ pub struct Claims {
 impl Claims {
     /// Without a folder (`is_dry`) nothing is locked, and no other daemon noticed.
     pub fn new(places: &Places, boot: String, is_dry: bool) -> Self {
-        const NAME: &str = "file-systems";
         let make = |parent: &Path| {
-            let folder = parent.join(NAME);
-            make_folder(parent, 0o755).and_then(|()| make_folder(&folder, 0o700)).map(|()| folder)
+            let folder = parent.join("file-systems");
+            make_both(&folder).map(|()| folder)
         };
         let folder = || {
             make(&places.host.path(DEFAULT_RUN)).or_else(|error| {
@@ -73,8 +80,10 @@ impl Claims {
                 make(&places.run)
             })
         };
+        let folder = if is_dry { None } else { folder().ok() };
         Self {
-            folder: if is_dry { None } else { folder().ok() },
+            watch: folder.as_deref().and_then(watch),
+            folder,
             boot,
             held: BTreeMap::new(),
             refused: BTreeMap::new(),
@@ -123,6 +132,53 @@ impl Claims {
             std::thread::sleep(Duration::from_millis(20));
         }
         Ok(Some(file))
+    }
+
+    pub fn waits(&self) -> Option<PollFd<'_>> {
+        self.watch.as_ref().map(|watch| PollFd::new(watch, PollFlags::IN))
+    }
+
+    /// Makes the files that were removed, and locks them again. Returns the file systems that another daemon has locked
+    /// since then.
+    pub fn defend(&mut self) -> Vec<Numbers> {
+        if let Some(watch) = &self.watch {
+            while rustix::io::read(watch, &mut [0; 4096][..]).is_ok_and(|read| read > 0) {}
+        }
+        let Some(folder) = self.folder.clone() else { return Vec::new() };
+        let is_gone = |(major, minor): &Numbers, file: &File| {
+            let there = std::fs::symlink_metadata(folder.join(format!("{major}:{minor}")));
+            !there.is_ok_and(|there| file.metadata().is_ok_and(|held| is_same_file(&held, &there)))
+        };
+        let gone = self.held.iter().filter(|(numbers, (file, _))| is_gone(numbers, file));
+        let gone: Vec<Numbers> = gone.map(|(&numbers, _)| numbers).collect();
+        if gone.is_empty() {
+            return gone;
+        }
+        let made = make_both(&folder);
+        self.watch = watch(&folder); // the folder may be another one
+        let mut lost = Vec::new();
+        for (major, minor) in gone {
+            let path = folder.join(format!("{major}:{minor}"));
+            let path = path.display();
+            match made.as_ref().map_err(ToString::to_string).and_then(|()| self.lock((major, minor))) {
+                Ok(Some(file)) => {
+                    warn(&format!(
+                        "{path}: was removed, although it keeps other daemons off; it was made again"
+                    ));
+                    let origin = self.held.remove(&(major, minor)).and_then(|(_, origin)| origin);
+                    drop(self.write(&file, origin.clone()));
+                    self.held.insert((major, minor), (file, origin));
+                }
+                Err(why) if made.is_ok() => {
+                    warn(&format!("{path}: was removed, although it keeps other daemons off, and {why} now"));
+                    self.held.remove(&(major, minor));
+                    lost.push((major, minor));
+                }
+                Ok(None) => {} // which says so itself
+                Err(why) => warn(&format!("{path}: was removed, and cannot be made again ({why})")),
+            }
+        }
+        lost
     }
 
     /// Returns the file systems that are this daemon's.
@@ -205,6 +261,24 @@ impl Claims {
     }
 }
 
+/// Makes the folder of the files, and the one above it.
+fn make_both(folder: &Path) -> Result<(), PlacesError> {
+    folder.parent().map_or(Ok(()), |parent| make_folder(parent, 0o755))?;
+    make_folder(folder, 0o700)
+}
+
+/// Watches for files that leave a folder; `None` if the kernel has no more inotify instances for this user.
+fn watch(folder: &Path) -> Option<OwnedFd> {
+    let flags = inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC;
+    let leaving = inotify::WatchFlags::DELETE
+        | inotify::WatchFlags::MOVED_FROM
+        | inotify::WatchFlags::DELETE_SELF
+        | inotify::WatchFlags::MOVE_SELF;
+    let watch = inotify::init(flags).ok()?;
+    inotify::add_watch(&watch, folder, leaving).ok()?;
+    Some(watch)
+}
+
 /// Names a daemon's process, unless the number is one of another namespace: a container's.
 fn process(id: u32) -> String {
     let name = std::fs::read_to_string(format!("/proc/{id}/comm")).unwrap_or_default();
@@ -271,6 +345,47 @@ mod tests {
         let mut after_boot = claims("d", "another boot");
         assert!(after_boot.claim((8, 1), srv));
         assert_eq!(after_boot.changed((8, 1), Some(8)), None);
+    }
+
+    #[test]
+    fn a_claim_that_is_removed_is_made_again_unless_another_daemon_was_faster() {
+        let folder = tempfile::tempdir().unwrap();
+        let claims = |run: &str| {
+            let host = HostRoot::new(folder.path());
+            let places = Places { run: folder.path().join(run), host, ..Places::default() };
+            let mut claims = Claims::new(&places, "boot".to_owned(), false);
+            claims.patient_until = Instant::now();
+            claims
+        };
+        let is_told = |claims: &Claims| {
+            let soon = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+            rustix::event::poll(&mut [claims.waits().unwrap()], Some(&soon)).unwrap() == 1
+        };
+        let srv = Path::new("/srv");
+        let run = folder.path().join("run/trimwise");
+        let mut first = claims("a");
+        assert!(first.claim((8, 1), srv) && first.claim((8, 2), srv));
+        first.note(&change("nodiscard", 7)).unwrap();
+        assert!(!is_told(&first) && first.defend().is_empty());
+        for removed in [run.join("file-systems/8:1"), run.join("file-systems"), run.clone()] {
+            if removed.is_dir() {
+                std::fs::remove_dir_all(&removed).unwrap();
+            } else {
+                std::fs::remove_file(&removed).unwrap();
+            }
+            assert!(is_told(&first), "{}", removed.display());
+            assert_eq!(first.defend(), [], "{}", removed.display());
+            assert!(!is_told(&first));
+            let mut second = claims("b");
+            assert!(!second.claim((8, 1), srv), "{}", removed.display());
+            assert_eq!(read(&first.held[&(8, 1)].0).origin, Some(Origin::Changed(change("nodiscard", 7))));
+        }
+        std::fs::remove_dir_all(&run).unwrap();
+        let mut second = claims("b");
+        assert!(second.claim((8, 1), srv));
+        assert_eq!(first.defend(), [(8, 1)]);
+        assert_eq!(first.held().collect::<Vec<_>>(), [(8, 2)]);
+        assert!(!first.claim((8, 1), srv) && !second.claim((8, 2), srv));
     }
 
     #[test]

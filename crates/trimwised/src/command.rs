@@ -103,6 +103,10 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         run: absolute(arguments.run),
         host: HostRoot::new(absolute(arguments.host_root)),
     };
+    if let Some(why) = places.unfit() {
+        say(3, &format!("error: {why}"));
+        return ExitCode::from(2);
+    }
     if let Err(error) = std::env::set_current_dir("/") {
         say(3, &format!("error: /: {error}"));
         return ExitCode::FAILURE;

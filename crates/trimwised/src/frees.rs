@@ -15,6 +15,7 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use trimwise::units::Span;
 use trimwise_linux::layout::Kind;
 use trimwise_linux::tracefs::format::{EventFormat, Traced, Tracepoint, filter};
 use trimwise_linux::tracefs::{Instance, InstanceError, remove_unused};
@@ -33,8 +34,8 @@ pub(crate) struct Heard {
     /// Frees in traced order, by the file system's device.
     pub freed: BTreeMap<(u32, u32), Vec<Traced>>,
     pub lost: u64,
-    /// Devices on which discards failed, and those that only refused some as unsupported.
-    pub failed: BTreeSet<(u32, u32)>,
+    /// Sectors of each device where discards failed, and devices that only refused some as unsupported.
+    pub failed: BTreeMap<(u32, u32), Vec<Span>>,
     pub refused: BTreeSet<(u32, u32)>,
 }
 
@@ -172,9 +173,11 @@ impl Watcher {
                         |(point, event): (&Tracepoint, &EventFormat)| Some((*point, event.read(record)?));
                     match self.events.iter().find_map(read) {
                         Some((point, failed)) if point.is_failure() => {
-                            let is_refusal = point.is_refusal(&failed);
-                            let those = if is_refusal { &mut heard.refused } else { &mut heard.failed };
-                            those.insert(failed.device);
+                            if point.is_refusal(&failed) {
+                                heard.refused.insert(failed.device);
+                            } else {
+                                heard.failed.entry(failed.device).or_default().push(failed.sectors());
+                            }
                         }
                         Some((_, freed)) => heard.freed.entry(freed.device).or_default().push(freed),
                         None => {}

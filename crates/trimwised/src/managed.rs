@@ -31,7 +31,7 @@ use trimwise_linux::layout::Kind;
 use trimwise_linux::mount::turns_discard_on;
 use trimwise_linux::remount;
 use trimwise_linux::tracefs::format::Traced;
-use trimwise_linux::trim::{Accounts, Verdict};
+use trimwise_linux::trim::{Accounts, FailedPart, Verdict};
 
 /// Slices of XFS are split at multiples of this.
 const XFS_ALIGN: u64 = 1 << 20;
@@ -82,6 +82,10 @@ pub struct Managed {
     is_refused: bool,
     /// Discards have failed since it was mounted, as far as known.
     failed_before: bool,
+    /// The next daemon does not know of that yet.
+    is_failure_unkept: bool,
+    /// Why the mount option could not be changed, the last time.
+    pub(crate) toggle_problem: Option<String>,
     /// Why ext4 cannot be made to send again what failed.
     still_believed: Option<String>,
     /// True while the old mount option is being written to the journal.
@@ -117,6 +121,8 @@ impl Managed {
             failed: None,
             is_refused: false,
             failed_before: false,
+            is_failure_unkept: false,
+            toggle_problem: None,
             still_believed: None,
             is_noting: false,
             probe_again: SimTime::ZERO,
@@ -188,12 +194,17 @@ impl Managed {
         }
     }
 
+    /// Returns true if it is paused while a slice is still in progress.
+    pub(crate) fn is_pausing(&self) -> bool {
+        self.paused && self.job.as_ref().is_some_and(|job| job.doing == Doing::Trimming)
+    }
+
     fn begin_anew(&mut self) {
         // If this happens twice before it is examined, keep what it carried.
         self.carried = self.live.as_ref().and_then(LiveHost::known).or(self.carried.take());
         self.live = None;
         self.size = None;
-        self.held = None;
+        (self.held, self.toggle_problem) = (None, None);
         self.probe_again = SimTime::ZERO;
     }
 
@@ -242,7 +253,7 @@ impl Managed {
         if self.job.is_some() || self.set.is_none_or(|(on, _)| on == is_on) {
             return;
         }
-        self.set = None;
+        (self.set, self.toggle_problem) = (None, None);
         if let Some(live) = &mut self.live {
             live.leave_option(format!("somebody else changed it to {}", mount.discard()));
         }
@@ -254,15 +265,27 @@ impl Managed {
     }
 
     /// Notes that discards failed on these devices, or were refused there as unsupported.
-    pub(crate) fn discards_failed(&mut self, failed: &BTreeSet<String>, refused: &BTreeSet<String>) {
-        let Some(live) = &mut self.live else { return };
+    pub(crate) fn discards_failed(&mut self, failed: &[FailedPart], refused: &BTreeSet<String>) {
+        if self.live.is_none() {
+            return;
+        }
         let layers = &self.candidate.layers;
         self.is_refused |= !layers.is_disjoint(refused);
-        if let Some(device) = layers.intersection(failed).next() {
+        if let Some(FailedPart { device, .. }) = failed.iter().find(|failed| failed.is_of(layers)) {
             self.failed = self.failed.map(|failed| failed + 1);
-            self.failed_before = true;
+            self.note_failure();
+            let Some(live) = &mut self.live else { return };
             live.device_failed(format!("discards failed: {device} reported errors; see the kernel's log"));
         }
+    }
+
+    fn note_failure(&mut self) {
+        self.is_failure_unkept |= !std::mem::replace(&mut self.failed_before, true);
+    }
+
+    /// Returns true once after the first failure since it was mounted, which a daemon that is killed must not forget.
+    pub(crate) fn take_unkept_failure(&mut self) -> bool {
+        std::mem::take(&mut self.is_failure_unkept)
     }
 
     /// Notes that failed discards may have gone unreported.
@@ -369,11 +392,11 @@ impl Managed {
     fn toggle(&mut self, on: bool, means: &mut Means<'_>) {
         if means.dry_run {
             let no = Failed::Never("dry run".to_owned());
-            return self.feed(means, |live, now, orders| live.toggled(now, Err(no), orders));
+            return self.toggled(Err(no), means);
         }
         if self.candidate.session.is_none() {
             let no = Failed::Never("this kernel cannot tell one mount of it from the next".to_owned());
-            return self.feed(means, |live, now, orders| live.toggled(now, Err(no), orders));
+            return self.toggled(Err(no), means);
         }
         // Note it only once: a failed note is not repeated by itself.
         let noted = if std::mem::replace(&mut self.is_noting, true) {
@@ -389,15 +412,26 @@ impl Managed {
         self.is_noting = false;
         if let Noted::Failed(why) = noted {
             let failed = Failed::Again(format!("the journal of mount options cannot be written: {why}"));
-            return self.feed(means, |live, now, orders| live.toggled(now, Err(failed), orders));
+            return self.toggled(Err(failed), means);
         }
         if let Some(Err(why)) = means.journal.of(&self.candidate).map(|change| means.claims.note(change)) {
             let failed = Failed::Again(format!("the old option cannot be noted for other daemons: {why}"));
-            return self.feed(means, |live, now, orders| live.toggled(now, Err(failed), orders));
+            return self.toggled(Err(failed), means);
         }
         let option = if on { remount::on(self.kind()) } else { "nodiscard" };
+        // Until its helper answers, and if that is killed, nobody knows who set what the mount shows.
+        self.set = None;
         let task = Task::Toggle { option: option.to_owned(), before: None, session: self.candidate.session };
         self.begin(Doing::Toggling { on }, task, means);
+    }
+
+    fn toggled(&mut self, result: Result<bool, Failed>, means: &mut Means<'_>) {
+        let why = result.as_ref().err().filter(|_| !means.dry_run).map(|failed| {
+            let point = self.candidate.mount.mount_point.display();
+            format!("{point}: online discard could not be changed: {failed}")
+        });
+        warn_of(&mut self.toggle_problem, why);
+        self.feed(means, |live, now, orders| live.toggled(now, result, orders));
     }
 
     fn begin(&mut self, doing: Doing, task: Task, means: &mut Means<'_>) {
@@ -456,7 +490,7 @@ impl Managed {
                     Verdict::Taken(taken) => (taken, true),
                     Verdict::Unverified(taken) => (taken, false),
                     Verdict::Failed(_) => {
-                        self.failed_before = true;
+                        self.note_failure();
                         let message = accounts.failed_words();
                         let answer = Answer::Device { message, in_flight: false };
                         return self.done(doing, elapsed, spans, &answer, means);
@@ -477,7 +511,9 @@ impl Managed {
             (Doing::Trimming, answer) => {
                 self.failed = None;
                 let failed = answer.failed().unwrap_or(Failed::Interrupted);
-                self.failed_before |= matches!(failed, Failed::Device(_));
+                if matches!(failed, Failed::Device(_)) {
+                    self.note_failure();
+                }
                 // Discards of an abandoned helper may be in flight too.
                 self.in_flight =
                     !matches!(answer, Answer::Device { in_flight: false, .. } | Answer::Never { .. });
@@ -504,7 +540,7 @@ impl Managed {
                     let text = format!("Remounted with {option}.{also}");
                     means.history.add(&self.candidate.mount.mount_point, "online", text, 0);
                 }
-                self.feed(means, |live, now, orders| live.toggled(now, result, orders));
+                self.toggled(result, means);
             }
         }
     }
@@ -583,4 +619,77 @@ impl Managed {
 
 fn now_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claims::Claims;
+    use crate::places::Places;
+    use trimwise_linux::daemon::config::Config;
+    use trimwise_linux::host_root::HostRoot;
+    use trimwise_linux::mount::parse_mountinfo;
+
+    #[test]
+    fn the_first_failure_since_it_was_mounted_is_kept_at_once() {
+        let line = b"22 1 8:1 / / rw - ext4 /dev/sda1 rw\n";
+        let treatment = Config::default().treatment(Path::new("/")).unwrap();
+        let mut one = Managed::new(Candidate::of_test(&parse_mountinfo(line)[0]), treatment, false);
+        assert!(!one.take_unkept_failure());
+        one.note_failure();
+        assert!(one.failed_before && one.take_unkept_failure() && !one.take_unkept_failure());
+        one.note_failure();
+        assert!(!one.take_unkept_failure(), "the next daemon knows of the first");
+    }
+
+    /// A helper that is killed after it has changed the option a second time does not say so. The daemon took the change
+    /// for somebody else's, and forgot the old value.
+    #[test]
+    fn regression_an_option_changed_twice_stays_the_daemons_if_the_helper_is_killed() {
+        let folder = tempfile::tempdir().unwrap();
+        let candidate = |options: &str| {
+            let line = format!("22 1 8:1 / / rw - ext4 /dev/sda1 rw{options}\n");
+            Candidate::of_test(&parse_mountinfo(line.as_bytes())[0])
+        };
+        let mut journal = Journal::default();
+        journal.load(Vec::new());
+        let places =
+            Places { run: folder.path().into(), host: HostRoot::new(folder.path()), ..Places::default() };
+        let mut claims = Claims::new(&places, String::new(), false);
+        let (mut known, mut history) = (Store::default(), History::default());
+        let (mut left, mut idle) = (Left::default(), Idle::default());
+        let treatment = Config::default().treatment(Path::new("/")).unwrap();
+        let mut one = Managed::new(candidate(""), treatment, false);
+        let mut toggle = |one: &mut Managed, journal: &mut Journal, claims: &mut Claims, on: bool| {
+            let mut means = Means {
+                program: Path::new("/no/such/program"), // instead of a helper that is killed
+                dry_run: false,
+                patience: Duration::from_secs(1),
+                now: SimTime::ZERO,
+                room: 1,
+                reports_failures: false,
+                spans_max: 1,
+                journal,
+                claims,
+                known: &mut known,
+                history: &mut history,
+                left: &mut left,
+                idle: &mut idle,
+            };
+            one.toggle(on, &mut means);
+        };
+        toggle(&mut one, &mut journal, &mut claims, true); // which waits for the note
+        journal.saved(journal.saving.due(Instant::now()).unwrap(), Ok(()));
+        // The first change, to `discard`, is done.
+        one.set = Some((true, Instant::now()));
+        one.candidate = candidate(",discard");
+        toggle(&mut one, &mut journal, &mut claims, false);
+        assert!(
+            one.toggle_problem.as_ref().unwrap().contains("cannot be started"),
+            "{:?}",
+            one.toggle_problem
+        );
+        one.seen_as(candidate(""), Instant::now(), &mut journal, &mut claims, &mut History::default());
+        assert_eq!(journal.was(&one.candidate), Some("nodiscard"));
+    }
 }

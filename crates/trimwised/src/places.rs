@@ -5,7 +5,7 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::{
     DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
 };
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
@@ -55,7 +55,51 @@ impl PlacesError {
     }
 }
 
+/// Folders that programs share, directly below `/`.
+const SHARED: [&str; 20] = [
+    "bin", "boot", "dev", "etc", "home", "lib", "lib32", "lib64", "media", "mnt", "opt", "proc", "root",
+    "run", "sbin", "srv", "sys", "tmp", "usr", "var",
+];
+/// Those that hold devices and the kernel's own files.
+const OF_KERNEL: [&str; 3] = ["dev", "proc", "sys"];
+
+/// Returns why a path cannot be the daemon's own folder. Goes by the path alone, since its disk may hang.
+fn why_unfit(path: &Path) -> Option<&'static str> {
+    let mut names: Vec<&str> = Vec::new();
+    for part in path.components() {
+        match part {
+            Component::Normal(name) => names.push(name.to_str().unwrap_or_default()),
+            Component::ParentDir => drop(names.pop()),
+            Component::Prefix(_) | Component::RootDir | Component::CurDir => {}
+        }
+    }
+    match names[..] {
+        [] => Some("is the root of all files"),
+        ["dev", "shm", _, ..] => None, // a tmpfs for programs
+        [first, ..] if OF_KERNEL.contains(&first) => {
+            Some("is a place of devices or of the kernel's own files")
+        }
+        [only] if SHARED.contains(&only) => Some("is shared by many programs"),
+        _ => None,
+    }
+}
+
 impl Places {
+    /// Returns why the state or the run folder cannot be what the arguments say, with what they could be.
+    pub(crate) fn unfit(&self) -> Option<String> {
+        let Self { state, run, .. } = Self::default();
+        [("--state", &self.state, state), ("--run", &self.run, run)].into_iter().find_map(
+            |(name, path, own)| {
+                let why = why_unfit(path)?;
+                Some(format!(
+                    "{name} {}: {why}; expected a folder of the daemon's own, such as {}",
+                    path.display(),
+                    own.display()
+                ))
+            },
+        )
+    }
+
     pub(crate) fn state_lock(&self) -> PathBuf {
         self.state.join("lock")
     }
@@ -114,7 +158,7 @@ pub(crate) fn open_own(path: &Path, options: &mut OpenOptions) -> io::Result<Fil
     Ok(file)
 }
 
-fn is_same_file(one: &fs::Metadata, other: &fs::Metadata) -> bool {
+pub(crate) fn is_same_file(one: &fs::Metadata, other: &fs::Metadata) -> bool {
     (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
@@ -232,6 +276,36 @@ mod tests {
         fs::write(folder.path().join("file"), "").unwrap();
         let said = make_folder(&folder.path().join("file"), 0o700).unwrap_err().to_string();
         assert!(said.contains("is not a folder"), "{said}");
+    }
+
+    #[test]
+    fn a_folder_of_others_is_refused_by_its_path() {
+        for (path, words) in [
+            ("/", Some("root of all files")),
+            ("/var/..", Some("root of all files")),
+            ("/dev", Some("devices")),
+            ("/dev/", Some("devices")),
+            ("/dev/trimwise", Some("devices")),
+            ("/dev/shm", Some("devices")),
+            ("/proc/self/fd", Some("kernel's own")),
+            ("/sys/fs", Some("kernel's own")),
+            ("/tmp/../sys/fs", Some("kernel's own")),
+            ("/run", Some("shared by many")),
+            ("/etc/.", Some("shared by many")),
+            ("/var", Some("shared by many")),
+            ("/var/lib/trimwise", None),
+            ("/run/trimwise", None),
+            ("/dev/shm/trimwise", None),
+            ("/state", None), // a container's volume
+        ] {
+            assert_eq!(why_unfit(Path::new(path)).is_some(), words.is_some(), "{path}");
+            assert!(why_unfit(Path::new(path)).is_none_or(|why| why.contains(words.unwrap())), "{path}");
+        }
+        let places = Places { run: "/dev".into(), ..Places::default() };
+        let said = "--run /dev: is a place of devices or of the kernel's own files; expected a folder of the daemon's \
+                    own, such as /run/trimwise";
+        assert_eq!(places.unfit().unwrap(), said);
+        assert_eq!(Places::default().unfit(), None);
     }
 
     #[test]

@@ -44,6 +44,7 @@ use crate::sense::raise_descriptors;
 use crate::server::Server;
 use crate::speak::{log, warn};
 use trimwise_linux::daemon::config::{Config, ConfigErrors, group_number};
+use trimwise_linux::ioctl::signals;
 use trimwise_linux::mount::mountinfo;
 
 /// Maximum number of concurrent helpers: a thousand would exceed a service's limit on tasks.
@@ -128,6 +129,7 @@ struct Service {
     mountinfo: File,
     hang_up: UnixStream,
     end: UnixStream,
+    told: Option<signals::Told>,
     /// When the loop last woke: one reading of the clock serves a turn.
     woke_at: Instant,
     next_write: Instant,
@@ -150,6 +152,22 @@ pub fn run(options: Options) -> Result<(), ServiceError> {
     done
 }
 
+/// Names the signal that ends the daemon, and who sent it.
+fn why_ended(told: Option<signals::Told>) -> String {
+    let Some(told) = told else { return "told to end".to_owned() };
+    let signal = if told.signal == SIGINT { "SIGINT" } else { "SIGTERM" };
+    let sender = match told.sender {
+        None => "the kernel, as for Ctrl-C".to_owned(),
+        Some(0) => "a process in another PID namespace".to_owned(),
+        Some(id) => {
+            let name = std::fs::read_to_string(format!("/proc/{id}/comm")).unwrap_or_default();
+            let name = if name.is_empty() { String::new() } else { format!(" ({})", name.trim_end()) };
+            format!("process {id}{name}")
+        }
+    };
+    format!("told to end: {signal} from {sender}")
+}
+
 impl Service {
     fn begin(options: Options, config: Config) -> Result<Self, ServiceError> {
         let places = &options.places;
@@ -157,17 +175,22 @@ impl Service {
         rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
         raise_descriptors();
         let lock = places.lock_run()?;
-        let signal = |numbers: &[i32]| {
+        let hangs_up = || {
             let (read, write) = UnixStream::pair()?;
             read.set_nonblocking(true)?;
-            numbers.iter().try_for_each(|&number| pipe::register(number, write.try_clone()?).map(drop))?;
+            pipe::register(SIGHUP, write).map(|_| read)
+        };
+        let ends = || {
+            let (read, write) = UnixStream::pair()?;
+            read.set_nonblocking(true)?;
+            [SIGTERM, SIGINT].into_iter().try_for_each(|number| signals::tell(number, write.try_clone()?))?;
             Ok(read)
         };
         let path = mountinfo(&places.host);
         let mountinfo = File::open(&path).map_err(cannot(path.display().to_string()))?;
         let now = Instant::now();
-        let hang_up = signal(&[SIGHUP]).map_err(cannot("the handler of SIGHUP"))?;
-        let end = signal(&[SIGTERM, SIGINT]).map_err(cannot("the handlers of SIGTERM and SIGINT"))?;
+        let hang_up = hangs_up().map_err(cannot("the handler of SIGHUP"))?;
+        let end = ends().map_err(cannot("the handlers of SIGTERM and SIGINT"))?;
         let group = config.group.as_ref().and_then(|name| group_number(&places.host, name));
         let open = |address| Endpoint::open(address, &options.program, false);
         let metrics: Vec<_> = configured::addresses(&config, group).into_iter().map(open).collect();
@@ -191,6 +214,7 @@ impl Service {
             known: Store::default(),
             hang_up,
             end,
+            told: None,
             mountinfo,
             config,
             config_problem: None,
@@ -256,7 +280,7 @@ impl Service {
         loop {
             let events = self.wait().map_err(cannot("poll"))?;
             if events.end {
-                log("told to end");
+                log(&why_ended(self.told));
                 return Ok(());
             }
             if events.hang_up {
@@ -273,6 +297,9 @@ impl Service {
             self.left.reap();
             self.each(Managed::hear);
             self.hear_restored();
+            if events.claims {
+                self.defend_claims();
+            }
             if events.mounts {
                 self.looking.mounts_changed();
             }
@@ -343,7 +370,8 @@ impl Service {
             }
             self.write_history();
         }
-        if now >= self.next_keep {
+        let has_failed = self.managed.values_mut().fold(false, |any, one| one.take_unkept_failure() || any);
+        if has_failed || now >= self.next_keep {
             self.next_keep = now + KEEP_EVERY;
             self.keep_known();
         }

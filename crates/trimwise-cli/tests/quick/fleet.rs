@@ -100,12 +100,13 @@ fn each_finding_of_a_fleet_has_a_code() {
     let dir = tempfile::tempdir().unwrap();
     let fleet = dir.path();
     let mut whole = status(&[]);
-    for problem in ["config", "state", "history", "mounts", "limits", "metrics", "taken"] {
+    for problem in ["config", "state", "history", "mounts", "limits", "metrics", "taken", "option"] {
         whole[format!("{problem}_problem")] = format!("{problem} fails.").into();
     }
     write(fleet, "all.json", &whole);
     let mut broken = file_system("/", "judicious", 3, 7);
     broken["problem"] = "It hangs.".into();
+    broken["option_problem"] = "Its option stays.".into();
     let mut dry_run = status(&[broken, file_system("/dry", "judicious", 3, 0)]);
     dry_run["dry_run"] = true.into();
     write(fleet, "dry.json", &dry_run);
@@ -150,10 +151,12 @@ fn each_finding_of_a_fleet_has_a_code() {
             "all  limits fails daemon.limits.too-low",
             "all  metrics fails daemon.metrics.broken",
             "all  mounts fails daemon.mounts.unreadable",
+            "all  option fails daemon.option.unchanged",
             "all  state fails daemon.state.broken",
             "all  taken fails daemon.mount.taken",
             "all  the configuration is broken: config fails daemon.config.broken",
             "dry / It hangs daemon.mount.problem",
+            "dry / Its option stays daemon.option.unchanged",
             "laptop  Masked mount.timer.masked",
         ]
     );

@@ -37,7 +37,7 @@ fn a_user_sees_what_the_daemon_does_pauses_it_and_lets_it_trim() {
     };
     assert_eq!(
         data_of(&["pause", &format!("{point}/")]),
-        serde_json::json!({"schema": 1, "mount_points": [point], "not_saved": null})
+        serde_json::json!({"schema": 1, "mount_points": [point], "still_trimming": [], "not_saved": null})
     );
     said(&talk(&["pause", point]), &["paused: "]);
     said(&talk(&["explain", point]), &["Paused by `trimwise pause`."]);

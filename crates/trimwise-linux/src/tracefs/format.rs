@@ -198,6 +198,11 @@ pub struct Traced {
 const LETTERS: usize = 10;
 
 impl Traced {
+    /// Returns the sectors of a request or bio.
+    pub fn sectors(&self) -> Span {
+        Span { start: self.first, end: self.first.saturating_add(self.count) }
+    }
+
     /// Returns the span in bytes, given the file system's sizes of a block and a group and its end.
     pub fn span(&self, block: u64, group: u64, end: u64) -> Span {
         let start = self.group.saturating_mul(group).saturating_add(self.first.saturating_mul(block));

@@ -17,7 +17,7 @@ use std::io::Read as _;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use trimwise::units::Bytes;
+use trimwise::units::{Bytes, Span};
 
 use crate::block_device::{BlockDevice, SysBlock};
 use crate::doctor;
@@ -117,9 +117,49 @@ fn have_queues<'a>(root: &HostRoot, devices: impl IntoIterator<Item = &'a BlockD
     !disks.is_empty() && disks.iter().all(has_queue)
 }
 
+/// A device on which discards failed. Requests name the disk whatever partition they were sent to, so their sectors tell
+/// the partitions apart.
+///
+/// NVMe takes several ranges in one request, of which the event names the first. The kernel merges ranges of different
+/// partitions only if their senders have the same control group and I/O priority, and send them at the same time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailedPart {
+    /// Kernel name of the device.
+    pub device: String,
+    /// Its partitions where some failed, and where none did.
+    hit: BTreeSet<String>,
+    missed: BTreeSet<String>,
+}
+
+impl FailedPart {
+    /// Finds what of a device the sectors are; `None` if the device is gone.
+    pub fn of(host: &HostRoot, numbers: (u32, u32), sectors: &[Span]) -> Option<Self> {
+        let device = SysBlock::of_numbers(host, numbers).ok()?;
+        let is_hit = |partition: &SysBlock| {
+            let (Ok(start), Ok(size)) = (partition.number("start"), partition.number("size")) else {
+                return true;
+            };
+            sectors
+                .iter()
+                .any(|failed| failed.start < start + size && start < failed.end.max(failed.start + 1))
+        };
+        let (hit, missed): (Vec<_>, Vec<_>) = device.partitions().partition(is_hit);
+        let names = |those: Vec<SysBlock>| those.iter().map(SysBlock::name).collect();
+        Some(Self { device: device.name(), hit: names(hit), missed: names(missed) })
+    }
+
+    /// Returns true if what failed may belong to something on these devices.
+    pub fn is_of(&self, layers: &BTreeSet<String>) -> bool {
+        layers.contains(&self.device) && (layers.is_disjoint(&self.missed) || !layers.is_disjoint(&self.hit))
+    }
+}
+
 /// Counts failed discards on some devices, through a separate trace instance.
 pub(super) struct Failures {
     devices: BTreeSet<(u32, u32)>,
+    /// Their kernel names.
+    layers: BTreeSet<String>,
+    host: HostRoot,
     /// Refused discards are no news where TRIM is known to stop.
     stops: bool,
     formats: Vec<(Tracepoint, EventFormat)>,
@@ -138,11 +178,17 @@ impl Failures {
         }
         let numbers = |disk: &String| SysBlock::named(&HostRoot::default(), disk).ok()?.numbers().ok();
         let layers = doctor::layers(&HostRoot::default(), devices.iter().map(|device| &device.sysfs));
-        let layers = layers.iter().map(numbers).collect::<Option<BTreeSet<_>>>()?;
-        Self::on(Path::new(TRACING), layers, stops)
+        let numbers = layers.iter().map(numbers).collect::<Option<BTreeSet<_>>>()?;
+        Self::on(Path::new(TRACING), HostRoot::default(), numbers, layers, stops)
     }
 
-    fn on(tracing: &Path, devices: BTreeSet<(u32, u32)>, stops: bool) -> Option<Self> {
+    fn on(
+        tracing: &Path,
+        host: HostRoot,
+        devices: BTreeSet<(u32, u32)>,
+        layers: BTreeSet<String>,
+        stops: bool,
+    ) -> Option<Self> {
         remove_left_behind(tracing, NAME);
         let instance = Instance::create(tracing, &format!("{NAME}{}", std::process::id())).ok()?;
         let begin = || -> Result<_, InstanceError> {
@@ -153,7 +199,7 @@ impl Failures {
             Ok((formats, pipes))
         };
         let (formats, pipes) = begin().ok()?;
-        (!formats.is_empty()).then_some(Self { devices, stops, formats, pipes, instance })
+        (!formats.is_empty()).then_some(Self { devices, layers, host, stops, formats, pipes, instance })
     }
 
     /// Returns the number of discards that failed since the last call; `None` if some reports were lost.
@@ -161,13 +207,19 @@ impl Failures {
         let page = self.instance.page();
         let mut buffer = vec![0; page.size];
         let (mut failed, mut lost) = (0, 0);
+        let may_be_ours = |read: &Traced| {
+            let part = FailedPart::of(&self.host, read.device, &[read.sectors()]);
+            part.is_none_or(|part| part.is_of(&self.layers))
+        };
         for pipe in &mut self.pipes {
             while let Ok(n @ 1..) = pipe.read(&mut buffer) {
                 lost += page.records(&buffer[..n], |_, record| {
                     let mut read =
                         self.formats.iter().filter_map(|(point, format)| Some((point, format.read(record)?)));
                     let is_failed = |(point, read): (&Tracepoint, Traced)| {
-                        self.devices.contains(&read.device) && !(self.stops && point.is_refusal(&read))
+                        self.devices.contains(&read.device)
+                            && !(self.stops && point.is_refusal(&read))
+                            && (failed > 0 || may_be_ours(&read))
                     };
                     failed += u64::from(read.next().is_some_and(is_failed));
                 });
@@ -398,6 +450,45 @@ mod tests {
         (host, instance)
     }
 
+    fn on(host: &Host, devices: BTreeSet<(u32, u32)>, layers: &[&str], stops: bool) -> Option<Failures> {
+        let layers = layers.iter().map(|&name| name.to_owned()).collect();
+        Failures::on(host.0.path(), HostRoot::new(host.0.path()), devices, layers, stops)
+    }
+
+    #[test]
+    fn failed_discards_of_another_partition_do_not_count() {
+        let failed_at = |sector: u64, sectors: u32| {
+            let mut record = record(ERROR, 0, -5);
+            record[20..28].copy_from_slice(&sector.to_ne_bytes());
+            record[28..32].copy_from_slice(&sectors.to_ne_bytes());
+            record
+        };
+        // sda1 has the sectors 2048 to 4095, sda2 the next 4096.
+        for (sector, sectors, layers, expected) in [
+            (2048, 8, &["sda1", "sda"][..], 1),
+            (2048, 8, &["sda2", "sda"], 0),
+            (4095, 1, &["sda1", "sda"], 1),
+            (4096, 1, &["sda1", "sda"], 0),
+            (4096, 1, &["sda2", "sda"], 1),
+            (4095, 2, &["sda2", "sda"], 1),
+            (8191, 1, &["sda2", "sda"], 1),
+            (8192, 1, &["sda2", "sda"], 0),
+            (2048, 8, &["sda1", "sda2", "sda"], 1),
+            (0, 8, &["sda"], 1), // all of the disk
+        ] {
+            let (host, _) = tracing([&[page(&[failed_at(sector, sectors)], false)], &[]]);
+            host.device(SDA, "8:0", 1 << 30);
+            for (name, numbers, start, size) in [("sda1", "8:1", 2048, 2048), ("sda2", "8:2", 4096, 4096)] {
+                host.device(&format!("{SDA}/{name}"), numbers, 0);
+                for (attribute, value) in [("partition", 1), ("start", start), ("size", size)] {
+                    host.file(&format!("sys/devices/{SDA}/{name}/{attribute}"), &value.to_string());
+                }
+            }
+            let mut failures = on(&host, BTreeSet::from([(8, 0)]), layers, false).unwrap();
+            assert_eq!(failures.count(), Some(expected), "{sectors} at {sector}, {layers:?}");
+        }
+    }
+
     #[test]
     fn failed_discards_of_the_devices_are_counted_once() {
         const EIO: i32 = -5;
@@ -422,13 +513,13 @@ mod tests {
         ] {
             let (host, _) = tracing([&one, &other]);
             let devices = BTreeSet::from([(8, 0), (8, 32)]);
-            let mut failures = Failures::on(host.0.path(), devices, false).unwrap();
+            let mut failures = on(&host, devices, &[], false).unwrap();
             assert_eq!(failures.count(), expected, "{case}");
             assert_eq!(failures.count(), Some(0), "{case}, since then");
         }
         let pages = [page(&[record(BIO, 0, REFUSED), ours()], false)];
         let (host, _) = tracing([&pages, &[]]);
-        let mut failures = Failures::on(host.0.path(), BTreeSet::from([(8, 0)]), true).unwrap();
+        let mut failures = on(&host, BTreeSet::from([(8, 0)]), &[], true).unwrap();
         assert_eq!(failures.count(), Some(1), "where TRIM stops, refusing it is no failure");
     }
 
@@ -437,7 +528,7 @@ mod tests {
         let (host, instance) = tracing([&[], &[]]);
         let left = host.0.path().join(format!("instances/{NAME}{}", u32::MAX));
         fs::create_dir_all(&left).unwrap();
-        let failures = Failures::on(host.0.path(), BTreeSet::new(), false).unwrap();
+        let failures = on(&host, BTreeSet::new(), &[], false).unwrap();
         assert!(!left.exists(), "the instance of a process that is gone is removed");
         let text = |file: &str| fs::read_to_string(host.0.path().join(&instance).join(file)).unwrap();
         for (file, expected) in [
@@ -453,7 +544,7 @@ mod tests {
         drop(failures);
         assert_eq!(text("events/enable"), "0", "it is in use, so it stops recording");
         let without = Host::new("");
-        assert!(Failures::on(without.0.path(), BTreeSet::new(), false).is_none(), "no tracefs");
+        assert!(on(&without, BTreeSet::new(), &[], false).is_none(), "no tracefs");
     }
 
     #[test]

@@ -27,6 +27,8 @@ struct FileSystem<'a> {
     /// The mount option before the daemon changed it; `null` if the daemon did not change it.
     option_before: Option<&'a str>,
     option: &'a str,
+    /// Why the mount option could not be changed; `null` if it could, or need not be.
+    option_problem: Option<&'a str>,
     /// Codes of what is wrong with it.
     codes: Vec<Code>,
 }
@@ -48,6 +50,8 @@ struct Whole<'a> {
     metrics_problem: Option<String>,
     /// Names the file systems that another daemon manages.
     taken_problem: Option<String>,
+    /// Names the file systems that this daemon no longer manages and whose mount option could not be put back.
+    option_problem: Option<String>,
     /// Reason why frees are not seen as they happen; null if they are, or if tracepoints are off.
     tracepoints_problem: Option<&'a str>,
     log_lines_dropped: u64,
@@ -67,17 +71,24 @@ impl Whole<'_> {
             (self.limits_problem.is_some(), Code::DaemonLimits),
             (self.metrics_problem.is_some(), Code::DaemonMetrics),
             (self.taken_problem.is_some(), Code::DaemonMountTaken),
+            (self.option_problem.is_some(), Code::DaemonOption),
         ])
     }
 }
 
 /// Returns the codes of what is wrong with a file system. `live`: whether trimming it is in trouble, and what was
 /// trimmed.
-fn problems_of(problem: Option<&str>, live: Option<(bool, Totals)>, is_dry: bool) -> Vec<Code> {
+fn problems_of(
+    problem: Option<&str>,
+    option_problem: Option<&str>,
+    live: Option<(bool, Totals)>,
+    is_dry: bool,
+) -> Vec<Code> {
     let (is_trouble, totals) = live.unwrap_or_default();
     let is_uncounted = totals.trimmed_bytes > 0 && totals.counted_bytes == 0;
     only([
         (problem.is_some(), Code::DaemonMount),
+        (option_problem.is_some(), Code::DaemonOption),
         (is_trouble, Code::DaemonTrouble),
         (is_uncounted && !is_dry, Code::DaemonUncounted),
     ])
@@ -96,6 +107,8 @@ struct Past<'a> {
 #[derive(Debug, Serialize)]
 struct Switched {
     mount_points: Vec<PathBuf>,
+    /// Those of them where a slice is still in progress, which a pause does not stop.
+    still_trimming: Vec<PathBuf>,
     /// Reason why the next daemon will not know the pause; null if it will.
     not_saved: Option<String>,
 }
@@ -121,12 +134,20 @@ pub(crate) struct Explained {
     pub sentences: Vec<String>,
 }
 
-pub(super) fn switched(mount_points: Vec<PathBuf>, not_saved: Option<String>) -> Response {
-    not_saved.iter().for_each(|problem| warn(problem));
-    Response::done(Switched { mount_points, not_saved })
-}
+const PAUSING: &str =
+    "Paused by `trimwise pause`: the slice in progress cannot be stopped, and no other one begins.";
 
 impl Service {
+    pub(super) fn switched(&self, mount_points: Vec<PathBuf>, not_saved: Option<String>) -> Response {
+        not_saved.iter().for_each(|problem| warn(problem));
+        let ends = |point: &&PathBuf| {
+            let mut all = self.managed.values();
+            all.any(|one| one.candidate.mount.mount_point == **point && one.is_pausing())
+        };
+        let still_trimming = mount_points.iter().filter(ends).cloned().collect();
+        Response::done(Switched { mount_points, still_trimming, not_saved })
+    }
+
     /// Responds to a request. Returns `None` if the response will be sent later, by its number.
     pub(super) fn answer(&mut self, request: &Request, number: u64) -> Option<Response> {
         Some(match request {
@@ -193,6 +214,7 @@ impl Service {
                 .was(&one.candidate)
                 .filter(|was| *was != one.candidate.mount.discard()),
             option: one.candidate.mount.discard(),
+            option_problem: one.toggle_problem.as_deref(),
             codes: self.codes_of(one),
         });
         let mut whole = Whole {
@@ -208,6 +230,7 @@ impl Service {
             mounts_problem: self.looking.problem.as_deref(),
             metrics_problem: self.metrics_problem(),
             taken_problem: self.taken_problem(),
+            option_problem: self.option_problem(),
             tracepoints_problem: self.watching.problem.as_deref(),
             log_lines_dropped: speak::dropped(),
             codes: Vec::new(),
@@ -220,7 +243,15 @@ impl Service {
 
     fn codes_of(&self, one: &Managed) -> Vec<Code> {
         let live = one.seen().map(LiveHost::status).map(|status| (status.trouble, status.totals));
-        problems_of(one.problem.as_deref(), live, self.options.dry_run)
+        problems_of(one.problem.as_deref(), one.toggle_problem.as_deref(), live, self.options.dry_run)
+    }
+
+    fn option_problem(&self) -> Option<String> {
+        let points: Vec<_> =
+            self.unrestorable.iter().map(|one| one.mount_point.display().to_string()).collect();
+        let why =
+            "the mount option could not be put back; `history` says why, and the next daemon tries again";
+        (!points.is_empty()).then(|| format!("{}: {why}", points.join(", ")))
     }
 
     fn taken_problem(&self) -> Option<String> {
@@ -257,6 +288,9 @@ impl Service {
                     (None, Some(problem)) => vec![format!("It cannot be examined: {problem}.")],
                     (None, None) => vec!["It was found only a moment ago.".to_owned()],
                 };
+                if one.is_pausing() {
+                    sentences.push(PAUSING.to_owned());
+                }
                 if dry_run {
                     sentences.push("Dry run: nothing described here is carried out.".to_owned());
                 }
@@ -293,7 +327,7 @@ impl Service {
             self.paused.clear();
         }
         if self.options.dry_run {
-            return Some(switched(done, None));
+            return Some(self.switched(done, None));
         }
         let version = self.paused.saving.changed();
         self.ask_paused(version, done, request);
@@ -341,6 +375,7 @@ mod tests {
             limits_problem: None,
             metrics_problem: None,
             taken_problem: None,
+            option_problem: None,
             tracepoints_problem: None,
             log_lines_dropped: 0,
             codes: Vec::new(),
@@ -362,6 +397,7 @@ mod tests {
             (Whole { limits_problem: why(), ..sound() }, &["daemon.limits.too-low"]),
             (Whole { metrics_problem: why(), ..sound() }, &["daemon.metrics.broken"]),
             (Whole { taken_problem: why(), ..sound() }, &["daemon.mount.taken"]),
+            (Whole { option_problem: why(), ..sound() }, &["daemon.option.unchanged"]),
             (
                 Whole { metrics_problem: why(), config_problem: Some("why"), ..sound() },
                 &["daemon.config.broken", "daemon.metrics.broken"],
@@ -377,22 +413,25 @@ mod tests {
         let live = |is_trouble, trimmed_bytes, counted_bytes| {
             Some((is_trouble, Totals { trimmed_bytes, counted_bytes, ..Totals::default() }))
         };
-        for (problem, live, is_dry, codes) in [
-            (None, None, false, &[][..]),
-            (None, live(false, 0, 0), false, &[]),
-            (None, live(false, 4096, 1), false, &[]),
-            (None, live(false, 4096, 0), true, &[]),
-            (None, live(false, 4096, 0), false, &["daemon.trim.uncounted"]),
-            (None, live(true, 0, 0), true, &["daemon.trim.trouble"]),
-            (Some("gone"), None, false, &["daemon.mount.problem"]),
+        for (problem, option_problem, live, is_dry, codes) in [
+            (None, None, None, false, &[][..]),
+            (None, None, live(false, 0, 0), false, &[]),
+            (None, None, live(false, 4096, 1), false, &[]),
+            (None, None, live(false, 4096, 0), true, &[]),
+            (None, None, live(false, 4096, 0), false, &["daemon.trim.uncounted"]),
+            (None, None, live(true, 0, 0), true, &["daemon.trim.trouble"]),
+            (None, Some("busy"), live(false, 0, 0), false, &["daemon.option.unchanged"]),
+            (Some("gone"), None, None, false, &["daemon.mount.problem"]),
             (
                 Some("gone"),
+                None,
                 live(true, 4096, 0),
                 false,
                 &["daemon.mount.problem", "daemon.trim.trouble", "daemon.trim.uncounted"],
             ),
         ] {
-            let found: Vec<&str> = problems_of(problem, live, is_dry).into_iter().map(Code::as_str).collect();
+            let found = problems_of(problem, option_problem, live, is_dry);
+            let found: Vec<&str> = found.into_iter().map(Code::as_str).collect();
             assert_eq!(found, codes, "{problem:?} {live:?} {is_dry}");
         }
     }

@@ -210,8 +210,9 @@ impl Service {
         }
         // After a remount it may be a different file system, so nothing is known about it.
         let is_mounted = |mount: &Mount| found.mounted.contains(&(mount.id, mount.device.clone()));
-        let mut before = std::mem::take(&mut self.managed);
         let (mut new, mut refused) = (Vec::new(), Vec::new());
+        self.defend_claims(); // should the kernel not have told
+        let mut before = std::mem::take(&mut self.managed);
         self.claims.begin();
         for candidate in found.candidates {
             let Some(treatment) = self.config.treatment(&candidate.mount.mount_point) else { continue };
@@ -291,6 +292,19 @@ impl Service {
         let is_used = |numbers| self.managed.contains_key(&numbers) || self.is_restoring(numbers);
         let unused: Vec<_> = self.claims.held().filter(|&numbers| !is_used(numbers)).collect();
         self.claims.release(&unused);
+    }
+
+    /// Makes claims again that were removed, and lets go of file systems that another daemon has claimed meanwhile.
+    pub(super) fn defend_claims(&mut self) {
+        for numbers in self.claims.defend() {
+            if let Some(lost) = self.managed.remove(&numbers) {
+                let point = lost.candidate.mount.mount_point.clone();
+                self.let_go(lost, true);
+                let text = "It is no longer managed: another trimwised took it.".to_owned();
+                self.history.add(&point, "gone", text, 0);
+                self.looking.discover_now();
+            }
+        }
     }
 
     /// Returns why a file system is left to another daemon; `None` if it is this daemon's.

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use rustix::event::PollFd;
 
-use super::answer::switched;
 use super::{END_MAX, Options, Service, ServiceError};
 use crate::history::Database;
 use crate::journal::boot_id;
@@ -381,7 +380,7 @@ impl Service {
                     let not_saved = outcome
                         .err()
                         .map(|why| format!("{}: {why}; the next daemon will not know", file.display()));
-                    self.answer_later(Some(later.request), &switched(points, not_saved));
+                    self.answer_later(Some(later.request), &self.switched(points, not_saved));
                 }
             }
         }

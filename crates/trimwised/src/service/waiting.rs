@@ -10,6 +10,7 @@ use super::Service;
 use crate::frees::Watcher;
 use crate::managed::Managed;
 use crate::metrics::listen::Endpoint;
+use trimwise_linux::ioctl::signals::Told;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Events {
@@ -20,6 +21,8 @@ pub struct Events {
     pub mounts: bool,
     pub frees: bool,
     pub clients: bool,
+    /// Something happened to the files that keep other daemons off.
+    pub claims: bool,
 }
 
 impl Service {
@@ -47,6 +50,8 @@ impl Service {
             waits.extend(self.looking.waits().chain(self.state.waits()).chain(self.lending.worker.waits()));
             let workers = before_workers..waits.len();
             waits.extend(self.metrics.iter().flat_map(Endpoint::waits));
+            let before_claims = waits.len();
+            waits.extend(self.claims.waits());
             match poll(&mut waits, Some(&timeout)) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
@@ -58,6 +63,7 @@ impl Service {
                 mounts: waits[0].revents().contains(PollFlags::PRI),
                 frees: waits[before_frees..before_clients].iter().any(is_ready),
                 clients: waits[before_clients..before_workers].iter().any(is_ready),
+                claims: waits[before_claims..].iter().any(is_ready),
             };
             (events, waits[workers].iter().map(is_ready).collect::<Vec<_>>())
         };
@@ -67,7 +73,7 @@ impl Service {
         self.lending.worker.polled(&mut workers);
         // System calls that find nothing are most of what an idle daemon costs.
         Ok(Events {
-            end: ready.end && drained(&mut self.end),
+            end: ready.end && is_told(&mut self.end, &mut self.told),
             hang_up: ready.hang_up && drained(&mut self.hang_up),
             ..ready
         })
@@ -85,6 +91,16 @@ impl Service {
         let rests = self.managed.values().filter_map(|one| one.live.as_ref().and_then(LiveHost::next_at));
         rests.fold(left, |least, at| least.min(Duration::from_nanos(at.since(now).as_nanos())))
     }
+}
+
+/// Reads the first signal that a handler told of. Returns true if there was one.
+fn is_told(socket: &mut UnixStream, told: &mut Option<Told>) -> bool {
+    let mut bytes = [0; Told::BYTES];
+    let any = socket.read_exact(&mut bytes).is_ok();
+    if any {
+        *told = Some(Told::read(bytes));
+    }
+    any
 }
 
 /// Reads all bytes that a signal handler wrote. Returns true if there were any.

@@ -9,7 +9,9 @@ use super::Service;
 use crate::frees::{Watcher, tracepoint};
 use crate::managed::Managed;
 use crate::speak::warn;
+use trimwise::units::Span;
 use trimwise_linux::tracefs::TRACING;
+use trimwise_linux::trim::FailedPart;
 
 #[derive(Default)]
 pub(crate) struct Watching {
@@ -79,7 +81,10 @@ impl Service {
             |numbers: &(u32, u32)| Some(SysBlock::of_numbers(&HostRoot::default(), *numbers).ok()?.name());
         let names = |numbers: &BTreeSet<_>| numbers.iter().filter_map(name).collect::<BTreeSet<String>>();
         if !(heard.failed.is_empty() && heard.refused.is_empty()) {
-            let (failed, refused) = (names(&heard.failed), names(&heard.refused));
+            let part =
+                |(&device, sectors): (_, &Vec<Span>)| FailedPart::of(&HostRoot::default(), device, sectors);
+            let failed: Vec<FailedPart> = heard.failed.iter().filter_map(part).collect();
+            let refused = names(&heard.refused);
             self.managed.values_mut().for_each(|one| one.discards_failed(&failed, &refused));
         }
         if heard.lost > 0 {

@@ -564,10 +564,15 @@ fn interrupt_fitrim() {
     let fitrim = u64::from(rustix::ioctl::opcode::read_write::<[u64; 3]>(b'X', 121));
     let is_fitrim = SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, fitrim).unwrap();
     let rule = SeccompRule::new(vec![is_fitrim]).unwrap();
+    fail_calls(libc::SYS_ioctl, vec![rule], Errno::INTR);
+}
+
+/// From now on, this system call of this thread's children fails.
+fn fail_calls(call: libc::c_long, rules: Vec<SeccompRule>, errno: Errno) {
     let filter = SeccompFilter::new(
-        [(libc::SYS_ioctl, vec![rule])].into(),
+        [(call, rules)].into(),
         SeccompAction::Allow,
-        SeccompAction::Errno(Errno::INTR.raw_os_error().cast_unsigned()),
+        SeccompAction::Errno(errno.raw_os_error().cast_unsigned()),
         std::env::consts::ARCH.try_into().unwrap(),
     );
     let program: BpfProgram = filter.unwrap().try_into().unwrap();
@@ -612,4 +617,45 @@ fn an_interrupted_fitrim_is_reported_once_and_retried() {
         assert!(fs.discards().1 - before >= FREED * 9 / 10);
         end(daemon);
     }
+}
+
+#[test]
+fn an_option_that_cannot_be_changed_is_a_finding() {
+    if !can_run(&["mkfs.ext4"]) {
+        return;
+    }
+    let disk = Loop::ext4(128 * MIB);
+    disk.fill((0..5).map(|i| format!("file{i}")), 20 << 20);
+    let mut daemon =
+        Daemon::prepared(TRIMWISED, &table(&disk.point, "toggle = true\npolicy = \"set:40:80\""));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            fail_calls(libc::SYS_fspick, Vec::new(), Errno::PERM);
+            daemon.start();
+        });
+    });
+    let log = daemon.wait_until_said("online discard could not be changed");
+    let status = daemon.ask(&Request::Status);
+    let one = &status["file_systems"][0];
+    assert_eq!(one["codes"], serde_json::json!(["daemon.option.unchanged"]), "{status:#}");
+    let why = one["option_problem"].as_str().unwrap();
+    assert!(why.contains("remounting with discard: Operation not permitted") && log.contains(why), "{why}");
+    end(daemon);
+}
+
+/// The daemon wrote what it knows every five minutes only.
+#[test]
+fn regression_a_failure_is_remembered_by_the_next_daemon_if_this_one_is_killed_at_once() {
+    if !can_serve(&["mkfs.ext4"]) || !can_trace() {
+        return;
+    }
+    let (drive, sound) = (Drive::new("ext4"), Loop::ext4(256 * MIB));
+    let mut daemon = settled_with(&[], true, &drive, &sound);
+    drive.discards_fail_with(Some(Errno::IO));
+    drive.remove("gone");
+    daemon.wait_until(&drive.point, "failed", |status| status["reason"]["code"] == "failed");
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    daemon.kill();
+    let known = fs::read_to_string(daemon.state("known.json")).unwrap();
+    assert!(known.contains("\"failed_before\":true"), "{known}");
 }

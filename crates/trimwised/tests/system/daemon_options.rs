@@ -371,3 +371,23 @@ fn one_run_with_once_says_that_another_daemon_is_there() {
     assert!(said.contains(&expected) && output.status.code() == Some(1), "{said}");
     daemon.end();
 }
+
+#[test]
+fn a_claim_that_is_removed_under_a_daemon_still_keeps_others_off() {
+    if !can_run(&["mkfs.ext4"]) {
+        return;
+    }
+    let (disk, mut first) = turned_on(|config| Daemon::prepared(TRIMWISED, config));
+    let line = line_of(&disk);
+    let numbers = line.split(' ').nth(2).unwrap();
+    let claim = Path::new("/run/trimwise/file-systems").join(numbers);
+    fs::remove_file(&claim).unwrap();
+    first.wait_until_said(&format!("{}: was removed", claim.display()));
+    assert!(claim.exists());
+    let mut second = Daemon::started(TRIMWISED, &table(&disk.point, "policy = \"off\"\ntoggle = true"));
+    second.wait_until_said(&format!("another trimwised (process {}) manages it", first.process()));
+    assert!(options(&disk.point).contains(",discard"));
+    second.end();
+    first.end();
+    assert!(!options(&disk.point).contains(",discard"), "as it was");
+}

@@ -253,7 +253,14 @@ pub fn points(what: &str, data: &Value) -> String {
     if points.is_empty() {
         format!("nothing was {what}\n")
     } else {
-        format!("{what}: {}\n", points.join(", "))
+        let still: Vec<String> = data["still_trimming"].as_array().into_iter().flatten().map(word).collect();
+        let still = if still.is_empty() {
+            String::new()
+        } else {
+            let still = still.join(", ");
+            format!("- a slice is still in progress, and ends by itself: {still}. No other one begins.\n")
+        };
+        format!("{what}: {}\n{still}", points.join(", "))
     }
 }
 
