@@ -370,7 +370,10 @@ impl Service {
             }
             self.write_history();
         }
-        let has_failed = self.managed.values_mut().fold(false, |any, one| one.take_unkept_failure() || any);
+        let mut has_failed = false;
+        for one in self.managed.values_mut() {
+            has_failed |= one.take_unkept_failure();
+        }
         if has_failed || now >= self.next_keep {
             self.next_keep = now + KEEP_EVERY;
             self.keep_known();
