@@ -389,6 +389,26 @@ fn a_name_that_is_moved_waits_for_what_is_in_flight() {
     }
 }
 
+/// A write through a mapping first moves inline data to a block, and waits for that block instead of failing with SIGBUS.
+#[test]
+fn inline_data_written_through_a_mapping_wait_for_what_is_in_flight() {
+    let Some(folder) = folder_with_drive(KERNEL) else { return };
+    let script = r#"
+        chmod 777 .; user() { setpriv --reuid 1000 --clear-groups "$@"; }
+        user sh -c 'echo inline >small'; user fallocate -l 32M big; touch full; chmod 666 full; fill user
+        sync; user python3 -c 'import mmap'; echo inline $(stat -c %b small); rm big; sync .; began=$(date +%s)
+        user python3 -c "
+import mmap
+with open('small', 'r+b') as file, mmap.mmap(file.fileno(), 0) as mapped:
+    mapped[0] = ord('I')"
+        since $began; echo sectors $(stat -c %b small); cat small"#;
+    let options = "discard=lazy";
+    let guest = slow_and_full(&folder, options, "-m 20 -N 200 -O inline_data", script);
+    assert_eq!(["inline", "sectors"].map(|when| guest.number(when)), [1, 8], "{:?}", guest.lines);
+    assert!((5..25).contains(&guest.number("waited")), "{:?}", guest.lines);
+    assert_eq!(guest.lines.last().unwrap(), "Inline");
+}
+
 /// What is in flight may be all that is free: when others have used the reserved clusters, or because what a transaction
 /// frees is room before its commit. What may not fail (here a block for the extents of a file that a hole is punched
 /// into) waits for it.
