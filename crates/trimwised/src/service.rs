@@ -129,7 +129,6 @@ struct Service {
     mountinfo: File,
     hang_up: UnixStream,
     end: UnixStream,
-    told: Option<signals::Told>,
     /// When the loop last woke: one reading of the clock serves a turn.
     woke_at: Instant,
     next_write: Instant,
@@ -153,8 +152,7 @@ pub fn run(options: Options) -> Result<(), ServiceError> {
 }
 
 /// Names the signal that ends the daemon, and who sent it.
-fn why_ended(told: Option<signals::Told>) -> String {
-    let Some(told) = told else { return "told to end".to_owned() };
+fn why_ended(told: signals::Told) -> String {
     let signal = if told.signal == SIGINT { "SIGINT" } else { "SIGTERM" };
     let sender = match told.sender {
         None => "the kernel, as for Ctrl-C".to_owned(),
@@ -175,22 +173,20 @@ impl Service {
         rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
         raise_descriptors();
         let lock = places.lock_run()?;
-        let hangs_up = || {
+        let handler = |register: &dyn Fn(UnixStream) -> io::Result<()>| {
             let (read, write) = UnixStream::pair()?;
             read.set_nonblocking(true)?;
-            pipe::register(SIGHUP, write).map(|_| read)
+            register(write).map(|()| read)
         };
-        let ends = || {
-            let (read, write) = UnixStream::pair()?;
-            read.set_nonblocking(true)?;
-            [SIGTERM, SIGINT].into_iter().try_for_each(|number| signals::tell(number, write.try_clone()?))?;
-            Ok(read)
+        let ends = |write: UnixStream| {
+            [SIGTERM, SIGINT].into_iter().try_for_each(|number| signals::tell(number, write.try_clone()?))
         };
         let path = mountinfo(&places.host);
         let mountinfo = File::open(&path).map_err(cannot(path.display().to_string()))?;
         let now = Instant::now();
-        let hang_up = hangs_up().map_err(cannot("the handler of SIGHUP"))?;
-        let end = ends().map_err(cannot("the handlers of SIGTERM and SIGINT"))?;
+        let hang_up = handler(&|write| pipe::register(SIGHUP, write).map(drop))
+            .map_err(cannot("the handler of SIGHUP"))?;
+        let end = handler(&ends).map_err(cannot("the handlers of SIGTERM and SIGINT"))?;
         let group = config.group.as_ref().and_then(|name| group_number(&places.host, name));
         let open = |address| Endpoint::open(address, &options.program, false);
         let metrics: Vec<_> = configured::addresses(&config, group).into_iter().map(open).collect();
@@ -214,7 +210,6 @@ impl Service {
             known: Store::default(),
             hang_up,
             end,
-            told: None,
             mountinfo,
             config,
             config_problem: None,
@@ -279,8 +274,8 @@ impl Service {
     fn until_told(&mut self) -> Result<(), ServiceError> {
         loop {
             let events = self.wait().map_err(cannot("poll"))?;
-            if events.end {
-                log(&why_ended(self.told));
+            if let Some(told) = events.end {
+                log(&why_ended(told));
                 return Ok(());
             }
             if events.hang_up {

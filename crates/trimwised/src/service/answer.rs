@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -140,11 +141,9 @@ const PAUSING: &str =
 impl Service {
     pub(super) fn switched(&self, mount_points: Vec<PathBuf>, not_saved: Option<String>) -> Response {
         not_saved.iter().for_each(|problem| warn(problem));
-        let ends = |point: &&PathBuf| {
-            let mut all = self.managed.values();
-            all.any(|one| one.candidate.mount.mount_point == **point && one.is_pausing())
-        };
-        let still_trimming = mount_points.iter().filter(ends).cloned().collect();
+        let pausing = self.managed.values().filter(|one| one.is_pausing());
+        let pausing: BTreeSet<&PathBuf> = pausing.map(|one| &one.candidate.mount.mount_point).collect();
+        let still_trimming = mount_points.iter().filter(|point| pausing.contains(point)).cloned().collect();
         Response::done(Switched { mount_points, still_trimming, not_saved })
     }
 

@@ -15,7 +15,7 @@ use trimwise_linux::ioctl::signals::Told;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Events {
     /// A request to stop: SIGTERM or SIGINT.
-    pub end: bool,
+    pub end: Option<Told>,
     /// A request to reload: SIGHUP.
     pub hang_up: bool,
     pub mounts: bool,
@@ -33,7 +33,7 @@ impl Service {
             tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(1),
             tv_nsec: i64::from(timeout.subsec_nanos()),
         };
-        let (ready, workers) = {
+        let (ready, is_end, workers) = {
             let mut waits = vec![
                 // The kernel signals a changed list by an exceptional condition (proc_pid_mounts(5)).
                 PollFd::new(&self.mountinfo, PollFlags::PRI),
@@ -58,14 +58,14 @@ impl Service {
             }
             let is_ready = |wait: &PollFd<'_>| !wait.revents().is_empty();
             let events = Events {
-                end: is_ready(&waits[1]),
+                end: None,
                 hang_up: is_ready(&waits[2]),
                 mounts: waits[0].revents().contains(PollFlags::PRI),
                 frees: waits[before_frees..before_clients].iter().any(is_ready),
                 clients: waits[before_clients..before_workers].iter().any(is_ready),
                 claims: waits[before_claims..].iter().any(is_ready),
             };
-            (events, waits[workers].iter().map(is_ready).collect::<Vec<_>>())
+            (events, is_ready(&waits[1]), waits[workers].iter().map(is_ready).collect::<Vec<_>>())
         };
         let mut workers = workers.into_iter();
         self.looking.polled(&mut workers);
@@ -73,7 +73,7 @@ impl Service {
         self.lending.worker.polled(&mut workers);
         // System calls that find nothing are most of what an idle daemon costs.
         Ok(Events {
-            end: ready.end && is_told(&mut self.end, &mut self.told),
+            end: if is_end { told(&mut self.end) } else { None },
             hang_up: ready.hang_up && drained(&mut self.hang_up),
             ..ready
         })
@@ -93,14 +93,10 @@ impl Service {
     }
 }
 
-/// Reads the first signal that a handler told of. Returns true if there was one.
-fn is_told(socket: &mut UnixStream, told: &mut Option<Told>) -> bool {
+/// Reads the first signal that a handler told of.
+fn told(socket: &mut UnixStream) -> Option<Told> {
     let mut bytes = [0; Told::BYTES];
-    let any = socket.read_exact(&mut bytes).is_ok();
-    if any {
-        *told = Some(Told::read(bytes));
-    }
-    any
+    socket.read_exact(&mut bytes).ok().map(|()| Told::read(bytes))
 }
 
 /// Reads all bytes that a signal handler wrote. Returns true if there were any.
