@@ -344,7 +344,7 @@ impl Measured {
             }
             found.extend(match stack.fault {
                 None => self.claim_differences(stack, expected),
-                Some(_) => self.fault_differences(expected),
+                Some(_) => self.fault_differences(stack, expected),
             });
             found.extend(self.verdict_differences(stack, expected));
         }
@@ -422,24 +422,22 @@ impl Measured {
     }
 
     /// While discards fail, nobody may count them as done; and once they work again, what failed must be sent.
-    fn fault_differences(&self, expected: Reach) -> Vec<String> {
+    fn fault_differences(&self, stack: &Stack, expected: Reach) -> Vec<String> {
         let Self { trim, daemon, healed, .. } = self;
         let is_false = |claim: &Claim| expected == Reach::None && claim.bytes >= NOISE_BYTES;
         let is_mended = healed.code == "0" && healed.bytes + healed.unverified >= NOISE_BYTES;
-        // What the daemon gave back before it met the fault does not come back once more.
-        let is_reached = match expected {
-            // What failed is not what was freed.
-            Reach::All => self.healed_reach == Some(Reach::All) || healed.unverified >= NOISE_BYTES,
-            _ => [self.healed_reach, self.daemon_reach].contains(&Some(Reach::All)),
-        };
+        let is_failed = daemon.code == "1" && daemon.waiting.is_none_or(|bytes| bytes >= NOISE_BYTES);
+        // f2fs does not send again what failed, neither for the daemon nor later; it stays not known to be trimmed.
+        let forgets = stack.file_systems == ["f2fs"];
+        let is_forgotten = forgets && daemon.code == "0" && daemon.unverified >= NOISE_BYTES;
+        // What failed is not what was freed, where a part of the disk fails. Where all of it does: what the daemon gave
+        // back before it met the fault does not come back once more.
+        let is_reached = self.healed_reach == Some(Reach::All)
+            || expected != Reach::All && self.daemon_reach == Some(Reach::All)
+            || (forgets || expected == Reach::All) && healed.unverified >= NOISE_BYTES;
         let wrong = [
             (trim.code != "1" || !["", "failed"].contains(&&*trim.verdict) || is_false(trim), trim),
-            (
-                daemon.code != "1"
-                    || daemon.waiting.is_some_and(|bytes| bytes < NOISE_BYTES)
-                    || is_false(daemon),
-                daemon,
-            ),
+            (!(is_failed || is_forgotten) || is_false(daemon), daemon),
             (!is_mended || !is_reached, healed),
         ];
         let wrong = wrong.into_iter().filter(|(is_wrong, _)| *is_wrong);
