@@ -37,7 +37,7 @@ use accounts::Failures;
 
 pub use accounts::{Accounts, FailedPart, Verdict, reports_failures};
 pub use errno::Meaning;
-pub use error::TrimError;
+pub use error::{TrimError, hanging_words};
 pub use held::{Held, held_below};
 pub use settling::Settled;
 pub use target::{Before, Span, Target, TrimmedGroups};
@@ -158,7 +158,7 @@ fn run_slice(
     let before = target.before()?;
     let answered = target.trim_slice(slice, min_extent)?;
     outcome.answered.0 = outcome.answered.0.saturating_add(answered.0);
-    let settled = target.settle(None)?;
+    let settled = target.settle(before.enough(sent))?;
     if settled.in_flight > 0 {
         return Err(TrimError::Hanging { path: target.shown(), in_flight: settled.in_flight });
     }

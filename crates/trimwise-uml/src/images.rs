@@ -59,10 +59,12 @@ use trimwise_linux::kernel_name::{KernelNameError, variants};
 /// Our kernel configuration, on top of `allnoconfig`.
 const CONFIGURATION: &str = include_str!("um.config");
 
-/// Lines of our configuration that later kernels spell differently: the first such version, and both spellings. They
+/// Lines of our configuration that later kernels have or spell differently: the first such version, and both lines. They
 /// are kept apart because the names of images are made from the configuration, and those of older kernels must not
 /// change.
-const SPELT_OTHERWISE: [([u32; 2], &str, &str); 2] = [
+const SINCE: [([u32; 2], &str, &str); 4] = [
+    ([6, 1], "# CONFIG_LRU_GEN is not set", "CONFIG_LRU_GEN=y"),
+    ([6, 12], "# CONFIG_LRU_GEN_ENABLED is not set", "CONFIG_LRU_GEN_ENABLED=y"),
     ([6, 17], "CONFIG_CRYPTO_MANAGER_DISABLE_TESTS=y", "# CONFIG_CRYPTO_SELFTESTS is not set"),
     ([7, 0], "CONFIG_PROC_SYSCTL=y", "CONFIG_SYSCTL=y"),
 ];
@@ -473,13 +475,13 @@ fn entries_of(directory: &Path) -> Result<Vec<String>, KernelError> {
     Ok(names)
 }
 
-/// Returns our configuration, or that of a variant, as this kernel spells it.
+/// Returns our configuration, or that of a variant, for this kernel.
 fn configuration(name: &KernelName, ours: &str) -> String {
-    let spelt = |line| {
-        let here = SPELT_OTHERWISE.iter().find(|(since, ours, _)| *ours == line && name.is_since(*since));
+    let line = |line| {
+        let here = SINCE.iter().find(|(since, ours, _)| *ours == line && name.is_since(*since));
         here.map_or(line, |(_, _, there)| *there)
     };
-    ours.lines().map(|line| format!("{}\n", spelt(line))).collect()
+    ours.lines().map(|text| format!("{}\n", line(text))).collect()
 }
 
 /// Hashes all ingredients of an image, except the kernel's source and the compiler.

@@ -22,7 +22,7 @@ use trimwise_linux::layout::Kind;
 use trimwise_linux::mount::mount_of_open;
 use trimwise_linux::path_error::PathError;
 use trimwise_linux::remount;
-use trimwise_linux::trim::{Accounts, Meaning, Settled, Target, TrimError};
+use trimwise_linux::trim::{Accounts, Meaning, Settled, Target, TrimError, hanging_words};
 
 pub(crate) const COMMAND: &str = "helper";
 
@@ -225,8 +225,7 @@ fn perform(request: &Request, out: &mut impl Write) -> Result<Answer, TrimError>
             let (answered, still_believed) = trim(&target, ranges, least, *lanes, *failed_before)?;
             let of_fitrim = begun.elapsed();
             let of_map = Some(Bytes(*expected)).filter(|expected| expected.0 > 0);
-            let enough = before.counted().zip(of_map).map(|(counted, sent)| Bytes(counted.0 + sent.0));
-            let settled = target.settle(enough)?;
+            let settled = target.settle(before.enough(of_map))?;
             if let Some(hang) = hanging(settled) {
                 return Ok(hang);
             }
@@ -323,10 +322,8 @@ fn trim(
 /// Returns the answer if discards are not done. Nothing of the slice counts as trimmed then, since it is unknown which
 /// of them completed.
 fn hanging(settled: Settled) -> Option<Answer> {
-    (settled.in_flight > 0).then(|| Answer::Device {
-        message: format!("discards hang: {} writes and discards are still in flight", settled.in_flight),
-        in_flight: true,
-    })
+    (settled.in_flight > 0)
+        .then(|| Answer::Device { message: hanging_words(settled.in_flight), in_flight: true })
 }
 
 fn answer_with(out: &mut impl Write, listed: &Listed) -> Answer {

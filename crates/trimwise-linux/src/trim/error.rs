@@ -119,9 +119,7 @@ impl TrimError {
                 "{}. Until it is mounted again, ext4 skips what failed, since it cannot be told otherwise: {why}",
                 accounts.failed_words()
             ),
-            Self::Hanging { in_flight, .. } => {
-                format!("discards hang: {in_flight} writes and discards are still in flight")
-            }
+            Self::Hanging { in_flight, .. } => hanging_words(*in_flight),
             Self::Call { call, means, errno, fs_type, device, .. } => {
                 format!("{call}: {}{}", means.words(fs_type, device), errno_words(*errno))
             }
@@ -135,6 +133,13 @@ impl TrimError {
             _ => None,
         }
     }
+}
+
+/// Says that writes, possibly discards, are still in flight though none ends.
+pub fn hanging_words(in_flight: u64) -> String {
+    format!(
+        "discards hang, or others never stop writing: {in_flight} writes and discards are still in flight"
+    )
 }
 
 fn errno_words(errno: Option<Errno>) -> String {
@@ -218,7 +223,7 @@ mod tests {
             ),
             (
                 TrimError::Hanging { path: path(), in_flight: 5 },
-                "discards hang: 5 writes and discards are still in flight",
+                "discards hang, or others never stop writing: 5 writes and discards are still in flight",
             ),
             (call(Meaning::NoDiscard, None), "FITRIM: sda1 does not accept discards"),
             (

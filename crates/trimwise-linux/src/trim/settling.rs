@@ -57,8 +57,7 @@ impl Settling {
         }
         let without = at.saturating_sub(self.risen_at);
         let is_enough = self.enough.is_some_and(|enough| counted >= enough) && !has_risen;
-        // Without an expected count, do not wait for an idle instant.
-        let is_over = without >= ENOUGH_WITHOUT && (self.was_idle || self.enough.is_none());
+        let is_over = without >= ENOUGH_WITHOUT && self.was_idle;
         let is_done = is_enough || self.quiet >= QUIET || is_over;
         (is_done || without >= HANGING)
             .then_some(Settled { took: self.risen_at, in_flight: if is_done { 0 } else { in_flight } })
@@ -98,14 +97,16 @@ mod tests {
     fn on_a_busy_device_the_wait_is_not_part_of_the_duration() {
         let (at, ended) = ends(Settling::new(Bytes(100), Some(Bytes(300))), true);
         assert_eq!((at, Some(ended)), (MS(30) + ENOUGH_WITHOUT, settled(MS(30))));
-        let (at, ended) = ends(Settling::new(Bytes(100), None), false);
+        let (at, ended) = ends(Settling::new(Bytes(100), None), true);
         assert_eq!((at, Some(ended)), (MS(30) + ENOUGH_WITHOUT, settled(MS(30))));
     }
 
     #[test]
     fn regression_discards_that_hang_are_not_taken_for_done() {
-        let (at, ended) = ends(Settling::new(Bytes(100), Some(Bytes(300))), false);
-        assert_eq!((at, ended), (MS(30) + HANGING, Settled { took: MS(30), in_flight: 7 }));
+        for enough in [Some(Bytes(300)), None] {
+            let (at, ended) = ends(Settling::new(Bytes(100), enough), false);
+            assert_eq!((at, ended), (MS(30) + HANGING, Settled { took: MS(30), in_flight: 7 }), "{enough:?}");
+        }
     }
 
     #[test]

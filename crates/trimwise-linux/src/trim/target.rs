@@ -58,9 +58,9 @@ pub struct Before {
 }
 
 impl Before {
-    /// Returns the bytes that the devices had counted; `None` if they do not count.
-    pub fn counted(&self) -> Option<Bytes> {
-        Some(self.counts?.bytes)
+    /// Returns what the devices will have counted once `sent` is done; `None` if they do not count.
+    pub fn enough(&self, sent: Option<Bytes>) -> Option<Bytes> {
+        Some(Bytes(self.counts?.bytes.0 + sent?.0))
     }
 }
 
@@ -653,7 +653,8 @@ mod tests {
             let sectors = |n: u64| Bytes(n * 512);
             discarded(&host, before);
             let noted = target.before().unwrap();
-            assert_eq!(noted.counted(), Some(sectors(before[0] + before[1])));
+            assert_eq!(noted.enough(Some(sectors(7))), Some(sectors(before[0] + before[1] + 7)));
+            assert_eq!(noted.enough(None), None);
             discarded(&host, after);
             let case = format!("queues {queues:?}, {options}, {before:?} to {after:?}, {answered} answered");
             for (stops, failed) in [(false, None), (true, Some(3))] {

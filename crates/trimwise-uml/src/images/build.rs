@@ -110,7 +110,8 @@ impl Plan<'_> {
 impl Cache {
     /// Builds an image unless it is in the cache. `step` receives the progress; setting `stop` ends the build.
     ///
-    /// The source of a plain kernel is removed with the build's folder; that of any other is kept, with its objects.
+    /// The source of a kernel with patches or of a variant is kept, with its objects. That of a plain kernel is removed
+    /// with the build's folder, unless it is kept already.
     ///
     /// # Errors
     /// Nothing new is left then except the log, which the error names, and the kept source.
@@ -144,8 +145,13 @@ impl Cache {
             return Ok(Built::Found(image));
         }
         self.sweep(&plan.folder());
-        let kept =
-            if plan.name.is_plain() { None } else { Some(Kept::take(self, &order.version, stop, step)?) };
+        let kept = if plan.name.is_plain() && (order.again || !self.keeps(&order.version)) {
+            None
+        } else {
+            let fits = |origin: &str| plan.is_of_source(origin, given.as_ref());
+            let kept = Kept::take(self, &order.version, stop, step)?;
+            Some(kept).filter(|kept| !plan.name.is_plain() || kept.tree(fits).is_some())
+        };
         log.set_len(0).map_err(KernelError::io("write", &log_path))?;
 
         let work = tempfile::Builder::new()

@@ -99,6 +99,10 @@ impl Cache {
         Ok(kept)
     }
 
+    pub(super) fn keeps(&self, version: &str) -> bool {
+        describe(&self.directory().join(format!("{PREFIX}{version}"))).is_some()
+    }
+
     /// Removes the source kept for this version. Returns the bytes that this frees.
     pub fn remove_kept(&self, version: &str) -> Result<u64, KernelError> {
         check_version(version)?;
