@@ -19,6 +19,8 @@ const HUNG: [&str; 2] = ["124", "137"];
 pub struct Stack {
     pub name: String,
     pub stack: String,
+    #[serde(default)]
+    pub file_systems: Vec<String>,
     pub disks: Vec<String>,
     pub setup: String,
     /// Empty if it exists on all.
@@ -108,10 +110,23 @@ pub fn read(text: &str) -> Result<Vec<Stack>, toml::de::Error> {
     struct File {
         stack: Vec<Stack>,
     }
-    Ok(toml::from_str::<File>(text)?.stack)
+    Ok(toml::from_str::<File>(text)?.stack.into_iter().flat_map(Stack::on_each).collect())
 }
 
 impl Stack {
+    /// Makes one stack for each of its file systems.
+    fn on_each(self) -> Vec<Self> {
+        if self.file_systems.is_empty() {
+            return vec![self];
+        }
+        let on = |fs: &String| {
+            let (name, word) = (format!("{}-{fs}", self.name), if fs == "xfs" { "XFS" } else { fs });
+            let stack = format!("{}, {word}", self.stack);
+            Self { name, stack, file_systems: vec![fs.clone()], ..self.clone() }
+        };
+        self.file_systems.iter().map(on).collect()
+    }
+
     pub fn is_on(&self, kernel: &str) -> bool {
         self.kernels.is_empty() || self.kernels.iter().any(|one| one == kernel)
     }
@@ -125,9 +140,10 @@ impl Stack {
         let beneath = self.beneath.as_deref().unwrap_or(":");
         let memory = self.memory.as_deref().unwrap_or(":");
         format!(
-            "mount_point() {{ echo {mount}; }}\nfiles() {{ echo {files}; }}\n\
+            "FS={}\nmount_point() {{ echo {mount}; }}\nfiles() {{ echo {files}; }}\n\
              managed() {{ echo {managed}; }}\nblame() {{ echo {blame}; }}\n\
-             memory() {{\n{memory}\n}}\nbeneath() {{\n{beneath}\n}}\n"
+             memory() {{\n{memory}\n}}\nbeneath() {{\n{beneath}\n}}\n",
+            self.file_systems.join(" ")
         )
     }
 }
@@ -328,7 +344,7 @@ impl Measured {
             }
             found.extend(match stack.fault {
                 None => self.claim_differences(stack, expected),
-                Some(_) => self.fault_differences(expected),
+                Some(_) => self.fault_differences(stack, expected),
             });
             found.extend(self.verdict_differences(stack, expected));
         }
@@ -406,20 +422,22 @@ impl Measured {
     }
 
     /// While discards fail, nobody may count them as done; and once they work again, what failed must be sent.
-    fn fault_differences(&self, expected: Reach) -> Vec<String> {
+    fn fault_differences(&self, stack: &Stack, expected: Reach) -> Vec<String> {
         let Self { trim, daemon, healed, .. } = self;
         let is_false = |claim: &Claim| expected == Reach::None && claim.bytes >= NOISE_BYTES;
         let is_mended = healed.code == "0" && healed.bytes + healed.unverified >= NOISE_BYTES;
-        // What the daemon gave back before it met the fault does not come back once more.
-        let is_reached = [self.healed_reach, self.daemon_reach].contains(&Some(Reach::All));
+        let is_failed = daemon.code == "1" && daemon.waiting.is_none_or(|bytes| bytes >= NOISE_BYTES);
+        // f2fs does not send again what failed, neither for the daemon nor later; it stays not known to be trimmed.
+        let forgets = stack.file_systems == ["f2fs"];
+        let is_forgotten = forgets && daemon.code == "0" && daemon.unverified >= NOISE_BYTES;
+        // What failed is not what was freed, where a part of the disk fails. Where all of it does: what the daemon gave
+        // back before it met the fault does not come back once more.
+        let is_reached = self.healed_reach == Some(Reach::All)
+            || expected != Reach::All && self.daemon_reach == Some(Reach::All)
+            || (forgets || expected == Reach::All) && healed.unverified >= NOISE_BYTES;
         let wrong = [
             (trim.code != "1" || !["", "failed"].contains(&&*trim.verdict) || is_false(trim), trim),
-            (
-                daemon.code != "1"
-                    || daemon.waiting.is_some_and(|bytes| bytes < NOISE_BYTES)
-                    || is_false(daemon),
-                daemon,
-            ),
+            (!(is_failed || is_forgotten) || is_false(daemon), daemon),
             (!is_mended || !is_reached, healed),
         ];
         let wrong = wrong.into_iter().filter(|(is_wrong, _)| *is_wrong);

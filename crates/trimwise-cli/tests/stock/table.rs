@@ -89,9 +89,10 @@ did that doctor prints where space or memory is lent and nothing gives it back (
 daemon are held to the same measure: they must reach what fstrim reaches, and claim nothing where nothing arrives.
 Where it stops at *a fault*, discards fail while they are sent, which both must say, and work again for verify and the
 rest: then the daemon sends what had failed, or it stays unverified (f2fs).
+Where a part of the disk fails (`error`, bad blocks), that part is free and holds old data, and the same goes for it.
 
 Not here: bcachefs and composefs, whose tools Debian 12 and 13 do not have (the overlay that composefs consists of is
-here), and ZFS, which is not in these kernels.
+here), and ZFS and dm-dust, which are not in these kernels.
 
 Which of these are safe over [dm-trim](../kernel/dm-trim/README.md#zeros), with which of its options, is said there: Linux
 RAID 4, 5 and 6 and LVM's need `zeros=on`, or a drive that reads as zeros and `zeros=device`; with neither they lose data.
