@@ -138,6 +138,16 @@ fn the_bill_of_materials_is_what_cargo_lock_pins() {
     assert_eq!(needed, references, "each is needed by another, and each that is needed is there");
 }
 
+/// Pictures are files of the repository, which everybody downloads.
+#[test]
+fn pictures_of_pages_are_small() {
+    for (picture, bytes_max) in [("docs/book/live.webp", 60_000), ("docs/book/terminal.svg", 40_000)] {
+        let bytes =
+            std::fs::metadata(repository().join(picture)).unwrap_or_else(|e| panic!("{picture}: {e}")).len();
+        assert!(bytes < bytes_max, "{picture} has {bytes} bytes");
+    }
+}
+
 /// Dead links are found without a build: in a clone, and on the site.
 #[test]
 fn dead_links_are_named() {
@@ -172,6 +182,10 @@ fn dead_links_are_named() {
         ("[x](none.md)", "docs/book/a.md: none.md: no such file"),
         ("[x]: none.md", "docs/book/a.md: none.md: no such file"),
         ("![x](figures/f.svg)", "figures/f.svg: no such file"),
+        ("<img alt='x' src=\"figures/f.svg\">", "figures/f.svg: no such file"),
+        ("<a href='../../reference/m.html'>x</a>", "../../reference/m.html: no such file"),
+        ("[x](../../../shared/s.md)", "../../../shared/s.md: leads out of the repository"),
+        ("[x](/docs/book/a.md)", "/docs/book/a.md: leads out of the repository"),
         ("<!-- site: [x](../../live.html) -->", "../../live.html: no such file"),
         ("[x](#twice-2)", "#twice-2: no such heading"),
         ("[x](SUMMARY.md#none)", "SUMMARY.md#none: no such heading"),
