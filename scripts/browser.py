@@ -87,11 +87,13 @@ class Browser:
         self.call("Emulation.setScriptExecutionDisabled", value=not script)
         self.call("Page.navigate", url=page)
         time.sleep(1)
+        self.wait("document.readyState == 'complete' && !!document.body", f"{page} is loaded")
 
-    def picture(self, path, beyond=True):
+    def picture(self, path, beyond=True, **options):
         """Of the whole page, or of what is in view."""
-        data = self.call("Page.captureScreenshot", captureBeyondViewport=beyond, format="png")["data"]
-        pathlib.Path(path).write_bytes(base64.b64decode(data))
+        path = pathlib.Path(path)
+        data = self.call("Page.captureScreenshot", captureBeyondViewport=beyond, format=path.suffix[1:], **options)["data"]
+        path.write_bytes(base64.b64decode(data))
 
     def close(self):
         self.process.terminate()

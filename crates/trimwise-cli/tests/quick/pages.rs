@@ -90,6 +90,64 @@ fn the_page_of_what_is_stable_has_the_numbers_of_the_code() {
     }
 }
 
+/// The bill of materials names each library that is in the programs once, as Cargo.lock pins it, and the C libraries inside.
+#[test]
+fn the_bill_of_materials_is_what_cargo_lock_pins() {
+    if Command::new("python3").arg("--version").stdout(Stdio::null()).status().is_err() {
+        assert!(std::env::var_os("TRIMWISE_REQUIRE_ALL").is_none(), "python3 is missing");
+        return;
+    }
+    let printed = |arguments: &[&str]| {
+        let script = repository().join("scripts/third-party-licences");
+        let output = Command::new(script).args(arguments).stdin(Stdio::null()).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout).to_owned()
+    };
+    let bill = printed(&["--sbom"]);
+    assert_eq!(printed(&["--sbom"]), bill);
+    let bill: serde_json::Value = serde_json::from_str(&bill).unwrap();
+    let lock = page("Cargo.lock");
+    let (mut references, mut in_c) = (BTreeSet::from(["trimwise"]), Vec::new());
+    for one in bill["components"].as_array().unwrap() {
+        let [name, version, reference] = ["name", "version", "bom-ref"].map(|key| one[key].as_str().unwrap());
+        assert!(references.insert(reference), "{reference} twice");
+        if reference.starts_with("pkg:cargo/") {
+            let hash = one["hashes"][0]["content"].as_str().unwrap();
+            let pinned = format!(
+                "name = \"{name}\"\nversion = \"{version}\"\n\
+                 source = \"registry+https://github.com/rust-lang/crates.io-index\"\nchecksum = \"{hash}\"\n"
+            );
+            assert!(lock.contains(&pinned), "{pinned}");
+        } else {
+            in_c.push(name);
+        }
+    }
+    assert_eq!(in_c, ["sqlite", "zstd"]);
+    let of_the_text =
+        printed(&[]).lines().filter(|line| line.contains(" (https://crates.io/crates/")).count();
+    assert_eq!(references.len(), 1 + of_the_text + in_c.len());
+    for has in ["pkg:cargo/serde_json@", "pkg:cargo/libsqlite3-sys@", "pkg:cargo/clap@"] {
+        assert!(references.iter().any(|reference| reference.starts_with(has)), "{has}");
+    }
+    let in_tests_alone = |reference: &&str| reference.starts_with("pkg:cargo/proptest@");
+    assert!(!references.iter().any(in_tests_alone), "proptest");
+    let mut needed = BTreeSet::from(["trimwise"]);
+    for entry in bill["dependencies"].as_array().unwrap() {
+        needed.extend(entry["dependsOn"].as_array().unwrap().iter().map(|on| on.as_str().unwrap()));
+    }
+    assert_eq!(needed, references, "each is needed by another, and each that is needed is there");
+}
+
+/// Pictures are files of the repository, which everybody downloads.
+#[test]
+fn pictures_of_pages_are_small() {
+    for (picture, bytes_max) in [("docs/book/live.webp", 60_000), ("docs/book/terminal.svg", 40_000)] {
+        let bytes =
+            std::fs::metadata(repository().join(picture)).unwrap_or_else(|e| panic!("{picture}: {e}")).len();
+        assert!(bytes < bytes_max, "{picture} has {bytes} bytes");
+    }
+}
+
 /// Dead links are found without a build: in a clone, and on the site.
 #[test]
 fn dead_links_are_named() {
@@ -124,6 +182,10 @@ fn dead_links_are_named() {
         ("[x](none.md)", "docs/book/a.md: none.md: no such file"),
         ("[x]: none.md", "docs/book/a.md: none.md: no such file"),
         ("![x](figures/f.svg)", "figures/f.svg: no such file"),
+        ("<img alt='x' src=\"figures/f.svg\">", "figures/f.svg: no such file"),
+        ("<a href='../../reference/m.html'>x</a>", "../../reference/m.html: no such file"),
+        ("[x](../../../shared/s.md)", "../../../shared/s.md: leads out of the repository"),
+        ("[x](/docs/book/a.md)", "/docs/book/a.md: leads out of the repository"),
         ("<!-- site: [x](../../live.html) -->", "../../live.html: no such file"),
         ("[x](#twice-2)", "#twice-2: no such heading"),
         ("[x](SUMMARY.md#none)", "SUMMARY.md#none: no such heading"),
