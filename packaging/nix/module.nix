@@ -51,7 +51,8 @@ in
       wantedBy = [ "multi-user.target" ];
       # dmsetup says how full a thin pool is.
       path = [ pkgs.lvm2 ];
-      reloadTriggers = [ config.environment.etc."trimwise.toml".source ];
+      # A reload would need /bin/kill, which is not there.
+      restartTriggers = [ config.environment.etc."trimwise.toml".source ];
     };
   };
 }

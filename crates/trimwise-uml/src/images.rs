@@ -17,7 +17,7 @@
 //! removes its folder.
 //!
 //! A kernel with patches or of a variant is built from a source that stays, with its objects, in a hidden folder of the
-//! cache ([`KeptSource`]), so that the next build compiles only the changed files.
+//! cache ([`KeptSource`]), so that the next build compiles only the changed files. A plain kernel uses it, if it is there.
 //!
 //! `catalogue` lists the known ones, `tools` checks for the programs that a build
 //! needs, `source` gets the source, `patches` reads patch sets, `kept` has the sources that stay and applies patches to
@@ -59,7 +59,7 @@ use trimwise_linux::kernel_name::{KernelNameError, variants};
 /// Our kernel configuration, on top of `allnoconfig`.
 const CONFIGURATION: &str = include_str!("um.config");
 
-/// Lines of our configuration that later kernels have or spell differently: the first such version, and both lines. They
+/// Lines of our configuration that differ in later kernels: the first such version, and both lines. They
 /// are kept apart because the names of images are made from the configuration, and those of older kernels must not
 /// change.
 const SINCE: [([u32; 2], &str, &str); 4] = [
@@ -477,11 +477,11 @@ fn entries_of(directory: &Path) -> Result<Vec<String>, KernelError> {
 
 /// Returns our configuration, or that of a variant, for this kernel.
 fn configuration(name: &KernelName, ours: &str) -> String {
-    let line = |line| {
+    let spelt = |line| {
         let here = SINCE.iter().find(|(since, ours, _)| *ours == line && name.is_since(*since));
         here.map_or(line, |(_, _, there)| *there)
     };
-    ours.lines().map(|text| format!("{}\n", line(text))).collect()
+    ours.lines().map(|line| format!("{}\n", spelt(line))).collect()
 }
 
 /// Hashes all ingredients of an image, except the kernel's source and the compiler.

@@ -430,11 +430,11 @@ impl Measured {
         // f2fs does not send again what failed, neither for the daemon nor later; it stays not known to be trimmed.
         let forgets = stack.file_systems == ["f2fs"];
         let is_forgotten = forgets && daemon.code == "0" && daemon.unverified >= NOISE_BYTES;
-        // What failed is not what was freed, where a part of the disk fails. Where all of it does: what the daemon gave
-        // back before it met the fault does not come back once more.
+        // A part that fails holds old data, which must be gone in the end. Where all fails, the daemon may have given back
+        // everything before it met the fault, and then nothing more comes back.
         let is_reached = self.healed_reach == Some(Reach::All)
             || expected != Reach::All && self.daemon_reach == Some(Reach::All)
-            || (forgets || expected == Reach::All) && healed.unverified >= NOISE_BYTES;
+            || forgets && healed.unverified >= NOISE_BYTES;
         let wrong = [
             (trim.code != "1" || !["", "failed"].contains(&&*trim.verdict) || is_false(trim), trim),
             (!(is_failed || is_forgotten) || is_false(daemon), daemon),

@@ -89,7 +89,7 @@ did that doctor prints where space or memory is lent and nothing gives it back (
 daemon are held to the same measure: they must reach what fstrim reaches, and claim nothing where nothing arrives.
 Where it stops at *a fault*, discards fail while they are sent, which both must say, and work again for verify and the
 rest: then the daemon sends what had failed, or it stays unverified (f2fs).
-Where a part of the disk fails (`error`, bad blocks), that part is free and holds old data, and the same goes for it.
+Where only a part of the disk fails (`error`, bad blocks), it is free and holds old data, which must be given back, too.
 
 Not here: bcachefs and composefs, whose tools Debian 12 and 13 do not have (the overlay that composefs consists of is
 here), and ZFS and dm-dust, which are not in these kernels.

@@ -135,7 +135,7 @@ impl TrimError {
     }
 }
 
-/// Says that writes, possibly discards, are still in flight though none ends.
+/// Says that the device never became idle, and counted no discard.
 pub fn hanging_words(in_flight: u64) -> String {
     format!(
         "discards hang, or others never stop writing: {in_flight} writes and discards are still in flight"

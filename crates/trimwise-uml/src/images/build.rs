@@ -145,12 +145,11 @@ impl Cache {
             return Ok(Built::Found(image));
         }
         self.sweep(&plan.folder());
-        let kept = if plan.name.is_plain() && (order.again || !self.keeps(&order.version)) {
+        let fits = |origin: &str| plan.is_of_source(origin, given.as_ref());
+        let kept = if plan.name.is_plain() && !self.keeps(&order.version, fits) {
             None
         } else {
-            let fits = |origin: &str| plan.is_of_source(origin, given.as_ref());
-            let kept = Kept::take(self, &order.version, stop, step)?;
-            Some(kept).filter(|kept| !plan.name.is_plain() || kept.tree(fits).is_some())
+            Some(Kept::take(self, &order.version, stop, step)?)
         };
         log.set_len(0).map_err(KernelError::io("write", &log_path))?;
 

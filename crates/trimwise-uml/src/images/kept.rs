@@ -99,8 +99,10 @@ impl Cache {
         Ok(kept)
     }
 
-    pub(super) fn keeps(&self, version: &str) -> bool {
-        describe(&self.directory().join(format!("{PREFIX}{version}"))).is_some()
+    /// Returns true if the source of this version is kept, and `fits` accepts its origin.
+    pub(super) fn keeps(&self, version: &str, fits: impl Fn(&str) -> bool) -> bool {
+        let kept = describe(&self.directory().join(format!("{PREFIX}{version}")));
+        kept.is_some_and(|kept| fits(&kept.source))
     }
 
     /// Removes the source kept for this version. Returns the bytes that this frees.
