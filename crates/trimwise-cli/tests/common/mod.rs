@@ -7,6 +7,16 @@ use std::process::{Command, Output, Stdio};
 
 pub use trimwise_testing::command_line::{refused, said, text};
 
+/// Returns true if Python is installed: tests of scripts need it, but README's own command must pass without.
+///
+/// # Panics
+/// If it is not, and `TRIMWISE_REQUIRE_ALL` is set.
+pub fn has_python() -> bool {
+    let found = Command::new("python3").arg("--version").stdout(Stdio::null()).status().is_ok();
+    assert!(found || std::env::var_os("TRIMWISE_REQUIRE_ALL").is_none(), "python3 is missing");
+    found
+}
+
 /// Returns the command with these arguments.
 pub fn command(words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_trimwise"));

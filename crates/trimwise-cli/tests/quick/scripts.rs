@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::common::text;
+use crate::common::{has_python, text};
 
 /// `just full` once ignored failed parts and reported success.
 #[test]
@@ -38,8 +38,7 @@ fn regression_the_unsampled_tests_go_on_after_a_failure_and_fail_at_the_end() {
 /// text that should be missing are named, and what no source is there for is counted.
 #[test]
 fn facts_about_kernels_are_checked_against_a_source() {
-    if Command::new("python3").arg("--version").stdout(Stdio::null()).status().is_err() {
-        assert!(std::env::var_os("TRIMWISE_REQUIRE_ALL").is_none(), "python3 is missing");
+    if !has_python() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();

@@ -462,7 +462,7 @@ fn a_changed_patch_compiles_only_what_it_changes() {
     );
 
     assert!(machine.run("kernel remove --source 6.6").status.success());
-    assert!(machine.cached().iter().all(|name| !name.starts_with(".kept")), "{:?}", machine.cached());
+    assert!(machine.cached().iter().all(|name| name.starts_with("6.6")), "{:?}", machine.cached());
     assert!(machine.fails("kernel remove --source 6.6", 2).contains("no source of 6.6 is kept"));
 }
 
